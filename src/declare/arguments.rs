@@ -29,6 +29,7 @@ enum Value {
     Text(String),
     Integer(i32),
     Float(f64),
+    Boolean(bool),
     Texts(Vec<String>),
 }
 
@@ -59,7 +60,7 @@ impl Arguments {
         match &self.bound(name)?.value {
             Value::Text(text) => Ok(Some(text)),
             Value::Null => Ok(None),
-            Value::Integer(_) | Value::Float(_) | Value::Texts(_) => Err(self.wrong_accessor(name)),
+            Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Texts(_) => Err(self.wrong_accessor(name)),
         }
     }
 
@@ -71,7 +72,7 @@ impl Arguments {
         match &self.bound(name)?.value {
             Value::Integer(value) => Ok(Some(*value)),
             Value::Null => Ok(None),
-            Value::Text(_) | Value::Float(_) | Value::Texts(_) => Err(self.wrong_accessor(name)),
+            Value::Text(_) | Value::Float(_) | Value::Boolean(_) | Value::Texts(_) => Err(self.wrong_accessor(name)),
         }
     }
 
@@ -83,7 +84,15 @@ impl Arguments {
         match &self.bound(name)?.value {
             Value::Float(value) => Ok(Some(*value)),
             Value::Null => Ok(None),
-            Value::Text(_) | Value::Integer(_) | Value::Texts(_) => Err(self.wrong_accessor(name)),
+            Value::Text(_) | Value::Integer(_) | Value::Boolean(_) | Value::Texts(_) => Err(self.wrong_accessor(name)),
+        }
+    }
+
+    pub(super) fn boolean(&self, name: &str) -> Result<bool, PgError> {
+        match &self.bound(name)?.value {
+            Value::Boolean(value) => Ok(*value),
+            Value::Null => Err(self.null_refused(name)),
+            Value::Text(_) | Value::Integer(_) | Value::Float(_) | Value::Texts(_) => Err(self.wrong_accessor(name)),
         }
     }
 
@@ -95,14 +104,14 @@ impl Arguments {
         match &self.bound(name)?.value {
             Value::Texts(texts) => Ok(Some(texts)),
             Value::Null => Ok(None),
-            Value::Text(_) | Value::Integer(_) | Value::Float(_) => Err(self.wrong_accessor(name)),
+            Value::Text(_) | Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => Err(self.wrong_accessor(name)),
         }
     }
 
     pub(super) fn integers(&self, name: &str) -> Result<Vec<i32>, PgError> {
         let number = |text: &String| match convert(Kind::Integer, text)? {
             Value::Integer(number) => Ok(number),
-            Value::Null | Value::Text(_) | Value::Float(_) | Value::Texts(_) => Err(self.wrong_accessor(name)),
+            Value::Null | Value::Text(_) | Value::Float(_) | Value::Boolean(_) | Value::Texts(_) => Err(self.wrong_accessor(name)),
         };
         self.texts(name)?.iter().map(number).collect()
     }
@@ -191,6 +200,7 @@ fn bind_one(parameter: &Parameter, given: &[&Argument]) -> Result<Option<Value>,
             Default::Text(text) => Some(Value::Text(text.to_owned())),
             Default::Integer(value) => Some(Value::Integer(value)),
             Default::Float(value) => Some(Value::Float(value)),
+            Default::Boolean(value) => Some(Value::Boolean(value)),
             // Like PostgreSQL: at least one is needed.
             Default::Variadic => None,
             Default::EmptyArray => Some(Value::Texts(Vec::new())),
@@ -222,8 +232,20 @@ fn convert(kind: Kind, text: &str) -> Result<Value, PgError> {
     match kind {
         Kind::Text => Ok(Value::Text(text.to_owned())),
         Kind::Integer => text.trim().parse().map(Value::Integer).map_err(|_| invalid()),
+        Kind::Boolean => boolean(text.trim()).map(Value::Boolean).ok_or_else(invalid),
         Kind::Float => text.trim().parse().map(Value::Float).map_err(|_| invalid()),
         Kind::TextArray | Kind::IntegerArray => not_null(&parse_text_array(text)?).map(Value::Texts),
+    }
+}
+
+/// The words that PostgreSQL takes.
+fn boolean(text: &str) -> Option<bool> {
+    let text = text.to_ascii_lowercase();
+    let is_one_of = |words: &[&str]| words.contains(&text.as_str());
+    match text.as_str() {
+        _ if is_one_of(&["t", "true", "y", "yes", "on", "1"]) => Some(true),
+        _ if is_one_of(&["f", "false", "n", "no", "off", "0"]) => Some(false),
+        _ => None,
     }
 }
 

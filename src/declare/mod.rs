@@ -42,6 +42,7 @@ mod shards;
 mod signature;
 mod support;
 mod turn;
+mod undistribute;
 mod wire_argument;
 
 pub use support::CommitSupport;
@@ -228,6 +229,7 @@ async fn run(
         Function::ReferenceTable | Function::CreateReferenceTable => {
             Box::pin(references::declare(control, caller, arguments.text("table_name")?)).await.map(void)
         }
+        Function::UndistributeTable => undistribute::undistribute(control, caller, arguments).await.map(void),
         Function::MapKey => keys::map(control, caller, arguments).await.map(number),
         Function::MapKeys => keys::map_many(control, caller, arguments).await.map(number),
         Function::SetDefaultShard => keys::set_default(control, caller, arguments).await.map(number),

@@ -29,6 +29,7 @@ pub(super) enum Function {
     UniqueId,
     CreateDistributedTable,
     CreateReferenceTable,
+    UndistributeTable,
 }
 
 /// Type of a parameter.
@@ -37,6 +38,7 @@ pub(super) enum Kind {
     Text,
     Integer,
     Float,
+    Boolean,
     TextArray,
     IntegerArray,
 }
@@ -50,6 +52,7 @@ pub(super) enum Default {
     Text(&'static str),
     Integer(i32),
     Float(f64),
+    Boolean(bool),
     EmptyArray,
     /// The call may give any number, each of them a text.
     Variadic,
@@ -68,6 +71,7 @@ impl Kind {
             Kind::Text => oid::TEXT,
             Kind::Integer => oid::INT4,
             Kind::Float => oid::FLOAT8,
+            Kind::Boolean => oid::BOOL,
             Kind::TextArray => oid::TEXT_ARRAY,
             Kind::IntegerArray => oid::INT4_ARRAY,
         }
@@ -78,6 +82,7 @@ impl Kind {
             Kind::Text => "text",
             Kind::Integer => "integer",
             Kind::Float => "double precision",
+            Kind::Boolean => "boolean",
             Kind::TextArray => "text[]",
             Kind::IntegerArray => "integer[]",
         }
@@ -85,7 +90,7 @@ impl Kind {
 }
 
 impl Function {
-    pub(super) const ALL: [Function; 18] = [
+    pub(super) const ALL: [Function; 19] = [
         Function::AddShard,
         Function::AlterShard,
         Function::DropShard,
@@ -104,6 +109,7 @@ impl Function {
         Function::UniqueId,
         Function::CreateDistributedTable,
         Function::CreateReferenceTable,
+        Function::UndistributeTable,
     ];
 
     pub(super) fn find(name: &str) -> Option<Self> {
@@ -129,6 +135,7 @@ impl Function {
             Function::DeclareFunction => "declare_function",
             Function::UniqueId => "unique_id",
             Function::CreateDistributedTable => "create_distributed_table",
+            Function::UndistributeTable => "undistribute_table",
             Function::CreateReferenceTable => "create_reference_table",
         }
     }
@@ -152,7 +159,8 @@ impl Function {
             | Function::IsolateKey
             | Function::DeclareFunction
             | Function::CreateDistributedTable
-            | Function::CreateReferenceTable => false,
+            | Function::CreateReferenceTable
+            | Function::UndistributeTable => false,
         }
     }
 
@@ -233,6 +241,14 @@ impl Function {
                 }
             }
             Function::CreateReferenceTable => const { &[required("table_name", Kind::Text)] },
+            Function::UndistributeTable => {
+                const {
+                    &[
+                        required("table_name", Kind::Text),
+                        optional("cascade_via_foreign_keys", Kind::Boolean, Default::Boolean(false)),
+                    ]
+                }
+            }
         }
     }
 
@@ -247,7 +263,8 @@ impl Function {
             | Function::ReferenceTable
             | Function::DeclareFunction
             | Function::CreateDistributedTable
-            | Function::CreateReferenceTable => one(oid::VOID),
+            | Function::CreateReferenceTable
+            | Function::UndistributeTable => one(oid::VOID),
             // The partition that now holds the key, how many keys were mapped, the partition that is the default, was made, was kept;
             // the move, or NULL where nothing has to move.
             Function::MapKey
@@ -288,6 +305,7 @@ impl fmt::Display for Function {
                 Default::Null => write!(f, "{name} {kind} DEFAULT NULL")?,
                 Default::Text(text) => write!(f, "{name} {kind} DEFAULT '{text}'")?,
                 Default::Integer(value) => write!(f, "{name} {kind} DEFAULT {value}")?,
+                Default::Boolean(value) => write!(f, "{name} {kind} DEFAULT {value}")?,
                 Default::Float(value) => write!(f, "{name} {kind} DEFAULT {value}")?,
                 Default::EmptyArray => write!(f, "{name} {kind} DEFAULT '{{}}'")?,
                 Default::Variadic => write!(f, "VARIADIC {name} {kind}")?,

@@ -202,7 +202,10 @@ fn shard_status(shard: &RegisteredShard, cluster: &Cluster, sizes: &Result<Shard
 
 fn misplaced_rows(shard: &RegisteredShard, cluster: &Cluster, sizes: &ShardSizes) -> Option<u64> {
     let of_shard = cluster.partitions.iter().filter(|partition| partition.shard_id == shard.shard_id);
-    let owned: BTreeSet<i32> = of_shard.map(|partition| partition.partition_id).collect();
+    // A move has its rows on both sides.
+    let has_shard = |one: &&Move| [&one.source, &one.target].contains(&&shard.name);
+    let moving = cluster.moves.iter().filter(has_shard).map(|one| one.partition_id);
+    let owned: BTreeSet<i32> = of_shard.map(|partition| partition.partition_id).chain(moving).collect();
     Some(sizes.counts.as_ref()?.iter().map(|counts| counts.outside(|partition| owned.contains(&partition))).sum())
 }
 

@@ -220,6 +220,17 @@ impl Store {
         self.change(query).await.map(drop)
     }
 
+    /// Sharded tables whose partitions all lie on the home shard become home tables. `tables`: schemas and names.
+    pub async fn undistribute_tables(&self, planned: Planned, actor: &str, tables: &[(&str, &str)]) -> Result<(), StoreError> {
+        let (schemas, names): (Vec<&str>, Vec<&str>) = tables.iter().copied().unzip();
+        let query = sqlx::query("SELECT shardgate_map.undistribute_tables($1, $2, $3, $4)")
+            .bind(Json(planned.to_stored()))
+            .bind(actor)
+            .bind(schemas)
+            .bind(names);
+        self.change(query).await.map(drop)
+    }
+
     /// After DROP TABLE; the group goes with its last table. `false`: the table was not declared, nothing was changed.
     pub async fn drop_table(&self, actor: &str, schema: &str, name: &str) -> Result<bool, StoreError> {
         let query = sqlx::query("SELECT shardgate_map.drop_table($1, $2, $3)").bind(actor).bind(schema).bind(name);

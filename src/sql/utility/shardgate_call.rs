@@ -15,7 +15,7 @@ pub const SCHEMA: &str = "shardgate";
 
 pub const UNIQUE_ID: &str = "unique_id";
 
-const FUNCTIONS: [&str; 18] = [
+const FUNCTIONS: [&str; 19] = [
     "add_shard",
     "alter_shard",
     "create_distributed_table",
@@ -33,6 +33,7 @@ const FUNCTIONS: [&str; 18] = [
     "reference_table",
     "set_default_shard",
     "split_partition",
+    "undistribute_table",
     "unique_id",
 ];
 
@@ -56,7 +57,7 @@ pub fn in_from(from: &nodes::RangeFunction, naming: &Naming<'_>) -> Option<Resul
 }
 
 /// Names that Citus users know: also without the schema, unless the database has a function of that name.
-const CITUS_FUNCTIONS: [&str; 2] = ["create_distributed_table", "create_reference_table"];
+const CITUS_FUNCTIONS: [&str; 3] = ["create_distributed_table", "create_reference_table", "undistribute_table"];
 
 /// Where an unqualified name may mean one of these functions.
 pub struct Naming<'c> {

@@ -27,6 +27,52 @@ async fn an_empty_table_spreads_and_one_with_rows_stays_home() {
 }
 
 #[tokio::test]
+async fn a_table_whose_rows_are_all_at_home_is_undistributed() {
+    let d = Declarer::with_schema(
+        2,
+        "CREATE TABLE orders (tenant int, id int, PRIMARY KEY (tenant, id));
+         CREATE TABLE items (tenant int, order_id int, n int, PRIMARY KEY (tenant, order_id, n));
+         CREATE TABLE notes (tenant int, note text);
+         CREATE TABLE spread (id int PRIMARY KEY); CREATE TABLE home (id int); CREATE TABLE everywhere (id int PRIMARY KEY);
+         INSERT INTO orders VALUES (1, 1); INSERT INTO items VALUES (1, 1, 1); INSERT INTO notes VALUES (1, 'n')",
+    )
+    .await;
+    d.call("distribute_table", &["orders", "tenant"]).await.expect("orders");
+    for table in ["items", "notes"] {
+        let arguments = [("", table), ("", "tenant"), ("colocate_with", "orders")];
+        d.call_named("distribute_table", &arguments).await.expect(table);
+    }
+    d.call("distribute_table", &["spread", "id"]).await.expect("spread");
+    d.call("reference_table", &["everywhere"]).await.expect("everywhere");
+    for shard in 0..2 {
+        d.on_shard(shard, "ALTER TABLE items ADD CONSTRAINT of_order FOREIGN KEY (tenant, order_id) REFERENCES orders").await;
+    }
+    let refused = async |table: &str, expected: &str| {
+        let error = d.call("undistribute_table", &[table]).await.unwrap_err();
+        assert!(told(&error).contains(expected), "{table}: {}", told(&error));
+    };
+    refused("home", "table \"home\" is not sharded").await;
+    refused("everywhere", "\"everywhere\" is a reference table").await;
+    refused("spread", "32 of its 64 partitions are not on the home shard \"shard0\"").await;
+    refused("orders", "Foreign key \"of_order\" of table \"items\" refers to table \"orders\"").await;
+    d.on_shard(1, "INSERT INTO notes VALUES (2, 'stray')").await;
+    refused("notes", "shard \"shard1\" has rows of it").await;
+    d.on_shard(1, "DELETE FROM notes").await;
+
+    d.call("undistribute_table", &["notes"]).await.expect("notes");
+    d.call_named("undistribute_table", &[("", "items"), ("cascade_via_foreign_keys", "true")]).await.expect("with orders");
+    let kinds =
+        "SELECT string_agg(table_name || ' ' || kind, ', ' ORDER BY table_name) FROM shardgate.tables WHERE table_name <> 'home'";
+    assert_eq!(d.value_on_map(kinds).await, "everywhere reference, items home, notes home, orders home, spread sharded");
+    assert_eq!(d.value_on_map("SELECT count(*) FROM shardgate.partitions").await, "64", "the group has gone with its last table");
+    let last = "SELECT change || ' ' || arguments::text FROM shardgate_map.history ORDER BY counter DESC LIMIT 1";
+    assert_eq!(d.value_on_map(last).await, r#"undistribute_tables {"tables": [["public", "items"], ["public", "orders"]]}"#);
+    // And sharded again, by another key.
+    d.call("undistribute_table", &["items"]).await.expect_err("it is not sharded");
+    d.call("distribute_table", &["notes", "tenant", "lookup"]).await.expect("again");
+}
+
+#[tokio::test]
 async fn partitions_and_shards_are_chosen() {
     let d = Declarer::with_schema(3, "CREATE TABLE t (region text, id int, PRIMARY KEY (id, region))").await;
     d.call_named("distribute_table", &[("", "public.t"), ("", "region, id"), ("partitions", "6"), ("on_shards", "shard1,shard2")])

@@ -120,6 +120,11 @@ async fn doctor_finds_and_removes_what_is_left_over() {
     }
     let during = rebalance(&cluster, &["doctor", "--fix"]).await;
     assert_eq!(during.status.code(), Some(0), "{}", text(&during.stdout));
+    let status = rebalance(&cluster, &["status", "--exact", "--partitions", "--json"]).await;
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    for shard in status["shards"].as_array().expect("shards") {
+        assert_eq!(shard["misplaced_rows"], 0, "the copies of a move: {shard}");
+    }
     let id: i32 =
         cluster.connect_map().await.query_one("SELECT max(move_id) FROM shardgate_map.move", &[]).await.expect("id").get(0);
     let done = rebalance(&cluster, &["cutover", &id.to_string()]).await;
