@@ -26,6 +26,7 @@ pub mod preflight;
 
 mod deletion;
 mod fencing;
+mod gates;
 mod key_set;
 mod marker;
 mod moved_table;
