@@ -4,6 +4,7 @@ mod aborts;
 mod freezes;
 mod frozen;
 mod kills;
+mod long_readers;
 mod operators;
 mod partitions;
 mod plans;
