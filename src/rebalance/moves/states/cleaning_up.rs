@@ -4,6 +4,7 @@
 //! new owner.
 
 use super::super::deletion;
+use super::super::gates;
 use super::super::moving::Moving;
 use super::super::objects;
 use super::super::replication;
@@ -24,7 +25,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     let (id, group) = (moving.the_move.id, moving.group_id());
     moving.source.act(&objects::remove_residue(id, group)).await?;
     moving.reach("cleaned").await;
-    remove_gates(moving).await?;
+    gates::remove(moving).await?;
     moving.reach("ungated").await;
     let ended = moving.store.end_move(&moving.actor, (id, moving.term), MoveState::Done, None).await;
     ended?;
@@ -44,18 +45,6 @@ async fn confirm_owner(moving: &mut Moving) -> Result<(), Stop> {
     let decided = format!("SELECT EXISTS (SELECT FROM shardgate.switched WHERE move_id = {})", moving.the_move.id.0);
     if !moving.target.value::<bool>(&decided).await? {
         return Err(Stop::Failed("the target does not know that it owns the partitions".to_owned()));
-    }
-    Ok(())
-}
-
-/// On both sides.
-pub(in super::super) async fn remove_gates(moving: &mut Moving) -> Result<(), Stop> {
-    let id = moving.the_move.id;
-    for site in [&mut moving.source, &mut moving.target] {
-        for table in &moving.tables {
-            site.act_patiently(&objects::drop_triggers(id, &table.quoted)).await?;
-        }
-        site.act_patiently(&format!("{}DELETE FROM shardgate.marker WHERE move_id = {};", objects::drop_gate(id), id.0)).await?;
     }
     Ok(())
 }
