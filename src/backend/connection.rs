@@ -548,12 +548,14 @@ impl Connection {
         }
     }
 
-    /// Nothing is owed in either direction, nothing is open, nothing is left behind.
+    /// Nothing is owed in either direction, and no transaction has failed.
+    pub fn is_at_rest(&self) -> bool {
+        self.pending.is_empty() && !self.owes() && self.input.is_empty() && self.output.is_empty() && self.status != b'E'
+    }
+
+    /// The same; nothing is open, nothing is left behind.
     pub fn is_clean(&self) -> bool {
-        self.pending.is_empty()
-            && !self.owes()
-            && self.input.is_empty()
-            && self.output.is_empty()
+        self.is_at_rest()
             && self.notifications.is_empty()
             && self.status == b'I'
             && !self.is_pinned

@@ -23,6 +23,12 @@ pub struct SessionEffects {
     pub kept: BTreeSet<Kept>,
     /// The like of it, where it is not known whether the statement comes to it: the connection is closed, and keeps nobody.
     pub is_closed: bool,
+    /// A schema change evaluates functions that leave something in the session.
+    pub is_of_schema_change: bool,
+    /// Settings that the statement's own calls name: a refusal of one of them is a refusal of the statement.
+    pub named: BTreeSet<String>,
+    /// What a text that is not read may name a custom setting. They are not listed by the server, and are asked for one by one.
+    pub custom_names: BTreeSet<String>,
     /// Settings of the transaction alone. They end with it by themselves; its statements on other shards have to know of them.
     pub settings_of_transaction: ChangedSettings,
 }
@@ -100,6 +106,7 @@ impl SessionEffects {
             && !self.is_unproven
             && self.kept.is_empty()
             && !self.is_closed
+            && !self.is_of_schema_change
             && self.settings_of_transaction.is_nothing()
     }
 
@@ -122,10 +129,14 @@ impl SessionEffects {
         self.is_unproven |= other.is_unproven;
         self.kept.extend(&other.kept);
         self.is_closed |= other.is_closed;
+        self.is_of_schema_change |= other.is_of_schema_change;
+        self.named.extend(other.named.iter().cloned());
+        self.custom_names.extend(other.custom_names.iter().cloned());
         self.settings_of_transaction.add(&other.settings_of_transaction);
     }
 
     pub fn sets(&mut self, name: &str) {
+        self.named.insert(name.to_ascii_lowercase());
         self.settings.add(&ChangedSettings::named(name));
     }
 
@@ -145,6 +156,7 @@ impl SessionEffects {
     /// The same of what every statement may come to and hardly any does: it refuses none and pins no connection.
     pub fn of_anything(mut self) -> Self {
         self.is_closed |= !std::mem::take(&mut self.kept).is_empty();
+        self.custom_names.append(&mut self.named);
         self.without_transaction()
     }
 
@@ -158,6 +170,7 @@ impl SessionEffects {
         let has_part = |part: &str| words.iter().any(|word| word.contains(part));
         if has("set_config") || has("reset") || has("discard") || has("pg_settings") || begins_with(&text, "set") {
             effects.sets_any();
+            effects.custom_names = custom_names(&text);
         }
         let is_dropped_at_commit = has_pair("commit", "drop");
         let makes_temporary =
@@ -258,6 +271,19 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')).filter(|word| !word.is_empty())
 }
 
+/// Words with a dot in them: asking for a setting that is none does no harm.
+fn custom_names(text: &str) -> BTreeSet<String> {
+    let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '.' | '$');
+    let names = text.split(|letter: char| !is_part(letter)).filter(|word| {
+        let mut parts = word.split('.');
+        let begins = |part: &str| part.starts_with(|letter: char| letter.is_alphabetic() || letter == '_');
+        word.contains('.') && parts.all(begins)
+    });
+    names.take(CUSTOM_NAMES_MAX).map(str::to_owned).collect()
+}
+
+const CUSTOM_NAMES_MAX: usize = 32;
+
 /// A statement in the text begins with this word: at its front, after a semicolon or a quote. The SET of an UPDATE stands after a
 /// name.
 fn begins_with(text: &str, word: &str) -> bool {
@@ -315,6 +341,8 @@ mod tests {
         ] {
             assert_eq!(of(sets).settings, ChangedSettings::Any, "{sets}");
         }
+        let names = of("execute concat('SELECT', ' ', $e$set_config('app.Tenant', '5', 0.5)$e$, c || '.x')").custom_names;
+        assert_eq!(names, BTreeSet::from(["app.tenant".to_owned()]));
         for (text, kept) in [
             ("execute 'create temp table x ()'", Kept::TemporaryObject),
             ("perform pg_advisory_lock(1)", Kept::AdvisoryLock),

@@ -41,7 +41,7 @@ fn of_node(node: Node<'_>, text: &str, context: &Context) -> SessionEffects {
         Node::DoStmt(block) => of_block(block, context),
         Node::ExecuteStmt(execute) => execute.params().iter().fold(SessionEffects::default(), |mut all, argument| {
             let found = body::references_of_expression(argument, text);
-            all.add(&context.catalog.session_effects(&found, &SqlBodyReader));
+            all.add(&context.catalog.session_effects(&found, text, &SqlBodyReader));
             all
         }),
         Node::None | Node::PrepareStmt(_) | Node::NotifyStmt(_) | Node::CheckPointStmt(_) => SessionEffects::default(),
@@ -51,7 +51,7 @@ fn of_node(node: Node<'_>, text: &str, context: &Context) -> SessionEffects {
 }
 
 fn of_query(node: Node<'_>, text: &str, context: &Context) -> SessionEffects {
-    context.catalog.session_effects(&body::references_of(node, text), &SqlBodyReader)
+    context.catalog.session_effects(&body::references_of(node, text), text, &SqlBodyReader)
 }
 
 fn of_copy(relation: &nodes::RangeVar, is_from: bool, context: &Context) -> SessionEffects {
@@ -63,7 +63,7 @@ fn of_copy(relation: &nodes::RangeVar, is_from: bool, context: &Context) -> Sess
     } else {
         found.reads.push(name)
     }
-    context.catalog.session_effects(&found, &SqlBodyReader)
+    context.catalog.session_effects(&found, "", &SqlBodyReader)
 }
 
 fn of_block(block: &nodes::DoStmt, context: &Context) -> SessionEffects {
@@ -76,29 +76,68 @@ fn of_block(block: &nodes::DoStmt, context: &Context) -> SessionEffects {
     if language != "plpgsql" {
         return SessionEffects::of_unread(body);
     }
-    context.catalog.session_effects(&SqlBodyReader.references(&language, body), &SqlBodyReader)
+    context.catalog.session_effects(&SqlBodyReader.references(&language, body), body, &SqlBodyReader)
 }
 
-/// The grammar's walk does not reach into schema changes: any function whose name stands in the text may be called.
-fn of_functions_named(text: &str, context: &Context) -> SessionEffects {
-    let words = text.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')).map(str::to_ascii_lowercase);
-    let functions: BTreeSet<String> = words.filter(|word| context.catalog.function_names.contains_key(word)).collect();
-    let functions = functions.into_iter().map(|name| BodyName { schema: None, name }).collect();
-    context.catalog.session_effects(&BodyReferences { functions, ..BodyReferences::default() }, &SqlBodyReader)
+/// The grammar's walk does not reach into schema changes: any function whose name stands in the text may be called, of the schema that
+/// stands before it.
+fn functions_named(text: &str, context: &Context) -> BodyReferences {
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let mut functions = BTreeSet::new();
+    let mut before = "";
+    for piece in text.split_inclusive(|letter: char| !is_part(letter)) {
+        let word = piece.trim_end_matches(|letter: char| !is_part(letter));
+        let name = word.to_ascii_lowercase();
+        if context.catalog.function_names.contains_key(&name) {
+            let schema =
+                before.strip_suffix('.').map(str::to_ascii_lowercase).filter(|schema| context.catalog.schemas.contains(schema));
+            functions.insert(BodyName { schema, name });
+        }
+        before = piece;
+    }
+    BodyReferences { functions: functions.into_iter().collect(), ..BodyReferences::default() }
 }
 
 /// Expressions are evaluated, and event triggers fire.
 fn of_ddl(node: Node<'_>, text: &str, context: &Context) -> SessionEffects {
-    let mut effects = match node {
-        Node::CreateTableAsStmt(_) | Node::SelectStmt(_) => of_query(node, text, context),
-        _ => of_functions_named(text, context),
+    let found = match node {
+        Node::CreateTableAsStmt(_) | Node::SelectStmt(_) => body::references_of(node, text),
+        _ => functions_named(text, context),
     };
+    let mut effects = context.catalog.session_effects(&found, text, &SqlBodyReader);
+    let likely = context.catalog.likely_session_effects(&found, text, &SqlBodyReader);
+    effects.is_of_schema_change = evaluates(node) && !(likely.settings.is_nothing() && likely.kept.is_empty());
     // What a function sets there is not read back; it goes with the connection.
     effects.is_closed |= !effects.settings.is_nothing();
     effects.settings = ChangedSettings::Nothing;
-    effects.kept.remove(&Kept::PreparedStatement);
+    effects.named = BTreeSet::new();
+    if !evaluates(node) {
+        effects.kept.remove(&Kept::PreparedStatement);
+    }
     effects.is_unproven = true;
     effects
+}
+
+/// It runs the functions that it names, for the rows that there are; others only name them.
+fn evaluates(node: Node<'_>) -> bool {
+    match node {
+        Node::CreateTableAsStmt(_)
+        | Node::SelectStmt(_)
+        | Node::IndexStmt(_)
+        | Node::RefreshMatViewStmt(_)
+        | Node::AlterDomainStmt(_) => true,
+        Node::AlterTableStmt(alter) => alter.cmds().iter().any(|command| match command {
+            Node::AlterTableCmd(command) => matches!(
+                command.subtype,
+                nodes::AlterTableType::AT_AddColumn
+                    | nodes::AlterTableType::AT_AddConstraint
+                    | nodes::AlterTableType::AT_ValidateConstraint
+                    | nodes::AlterTableType::AT_AlterColumnType
+            ),
+            _ => true,
+        }),
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -20,11 +20,23 @@ pub(super) struct LeavingParts {
 }
 
 impl Catalog {
-    /// What a statement that refers to these may leave in its session.
-    pub fn session_effects(&self, found: &BodyReferences, reader: &dyn BodyReader) -> SessionEffects {
-        let mut effects = found.effects.clone();
+    /// What a statement of this text, which refers to these, may leave in its session.
+    pub fn session_effects(&self, found: &BodyReferences, text: &str, reader: &dyn BodyReader) -> SessionEffects {
+        let mut effects = self.likely_session_effects(found, text, reader);
         let of_types = self.cached(CacheKey::Anywhere, reader, |walk| walk.types()).effects;
         effects.add(&SessionEffects::clone(&of_types).of_anything());
+        effects
+    }
+
+    /// The same without what any statement might do: casts and checks of domains count where a value of their types may be.
+    pub fn likely_session_effects(&self, found: &BodyReferences, text: &str, reader: &dyn BodyReader) -> SessionEffects {
+        let mut effects = found.effects.clone();
+        let relations: Vec<Oid> = found.reads.iter().chain(&found.writes).flat_map(|name| self.relations_named(name)).collect();
+        for conversion in &self.conversions {
+            if self.may_convert(conversion, text, &relations) {
+                effects.add(&self.walked_function(conversion.function, reader).effects);
+            }
+        }
         for name in &found.functions {
             self.add_effects_of_call(name, reader, &mut effects);
         }

@@ -36,21 +36,31 @@ impl KnownOids {
 }
 
 impl Session {
-    /// Before a connection to this shard is taken: nobody holds one here while waiting for the home shard.
+    /// Before a connection to this shard is taken. The home shard is asked on the connection that the session has there, if it is at
+    /// rest: waiting for a second one would be waiting for what others hold who wait for the same.
     pub(in crate::session) async fn learn_home_oids(&mut self, shard: &Shard) -> Result<(), Failure> {
         let version = self.shared_catalog_version();
         if shard.is_home || shard.id == MAP_DATABASE || self.gateway.oids.shard(shard.id, &shard.url, version).is_some() {
             return Ok(());
         }
         if self.gateway.oids.home(version).is_none() {
-            let home = self.home()?;
-            let settings = Arc::clone(&self.login_settings);
-            let mut connection = self.checkout_any(&home, &settings).await?;
-            let names = names(&mut connection, &home.name).await?;
-            connection.release();
+            let names = self.home_names().await?;
             *self.gateway.oids.home.lock() = Some((version, Arc::new(names)));
         }
         Ok(())
+    }
+
+    async fn home_names(&mut self) -> Result<OidNames, Failure> {
+        let home = self.home()?;
+        let mut held = self.participants.iter_mut().filter(|participant| participant.shard == home.id);
+        if let Some(participant) = held.find(|participant| !participant.needs_sync && participant.connection.is_at_rest()) {
+            return names(&mut participant.connection, &home.name).await;
+        }
+        let settings = Arc::clone(&self.login_settings);
+        let mut connection = self.checkout_any(&home, &settings).await?;
+        let names = names(&mut connection, &home.name).await?;
+        connection.release();
+        Ok(names)
     }
 
     /// On a connection to this shard that has nothing under way.

@@ -39,6 +39,8 @@ pub(in crate::session) struct RunningEffects {
     effects: Option<Arc<SessionEffects>>,
     /// Settings may have been changed since they were read.
     is_stale: bool,
+    /// A function of the session's statements may have made prepared statements.
+    has_prepared: bool,
 }
 
 /// A setting that a connection has and that was not on record.
@@ -65,8 +67,10 @@ impl Session {
             None => Ok(()),
             // Done by the session itself.
             Some(_) if matches!(statement.command, Command::SetConfig(_)) => Ok(()),
+            Some(effects) if effects.is_of_schema_change && effects.kept.contains(&Kept::PreparedStatement) => Err(prepares()),
             // The connection is closed with its session.
             Some(_) if changes_schema && self.keeps_connections() => Ok(()),
+            Some(effects) if effects.is_of_schema_change => Err(left_by_schema_change()),
             Some(effects) => {
                 let effects = self.counting_now(with_those_of_text(effects, statement, text), statement);
                 if effects.is_nothing() { Ok(()) } else { self.note_effects(&effects) }
@@ -124,9 +128,8 @@ impl Session {
         if effects.kept.contains(&Kept::PreparedStatement) {
             return Err(prepares());
         }
-        if let ChangedSettings::Named(names) = &effects.settings {
-            names.iter().try_for_each(|name| check_allowed(name, not_allowed(name)).map_err(refused_in_function))?;
-        }
+        effects.named.iter().try_for_each(|name| check_allowed(name, not_allowed(name)).map_err(refused_in_function))?;
+        self.running_effects.has_prepared |= effects.kept.contains(&Kept::PreparedByText);
         self.running_effects.is_stale |= !effects.settings.is_nothing() || effects.is_unproven;
         match &mut self.running_effects.effects {
             Some(known) if Arc::ptr_eq(known, effects) => {}
@@ -150,12 +153,21 @@ impl Session {
     }
 
     pub(in crate::session) fn mark_participant(&mut self, index: usize) {
+        // By what ran there before, in the same pipeline.
+        if let Some(participant) = self.participants.get_mut(index).filter(|participant| may_have_prepared(participant)) {
+            participant.connection.prepared.doubt_all();
+        }
         let Some(effects) = self.running_effects().cloned() else { return };
         let has_planted_reset = self.gateway.commits.failpoints.has_planted("reset_by_path");
         if let Some(participant) = self.participants.get_mut(index) {
             participant.connection.note_effects(&effects);
             participant.connection.has_planted_reset = has_planted_reset;
         }
+    }
+
+    /// A prepared statement that the session does not know may be one that a function has made.
+    pub(in crate::session) fn check_not_prepared_by_function(&self) -> Result<(), PgError> {
+        if self.running_effects.has_prepared { Err(prepared_by_function()) } else { Ok(()) }
     }
 
     /// What lives on one connection is looked for on the home shard, by the statements that come later.
@@ -265,11 +277,12 @@ impl Session {
             ChangedSettings::Named(_) | ChangedSettings::Nothing | ChangedSettings::Any => {
                 // The server does not list custom settings.
                 let named = match &effects.settings {
-                    ChangedSettings::Named(names) => Some(names.iter().map(String::as_str)),
+                    ChangedSettings::Named(names) => Some(names),
                     ChangedSettings::Nothing | ChangedSettings::Any => None,
                 };
+                let named = named.into_iter().chain([&effects.named, &effects.custom_names]).flatten().map(String::as_str);
                 let on_record = participant.connection.settings.iter().map(|(name, _)| name);
-                let others = values_of(on_record.chain(named.into_iter().flatten()));
+                let others = values_of(on_record.chain(named));
                 if others.is_empty() { ALL_VALUES.to_owned() } else { format!("{ALL_VALUES} UNION ALL {others}") }
             }
         };
@@ -459,6 +472,22 @@ fn prepares() -> PgError {
         "PREPARE, DEALLOCATE and DISCARD are not supported in a function, procedure or DO block",
         "The proxy keeps the prepared statements of a session itself, and would not know of these.",
         "Send the command by itself.",
+    )
+}
+
+fn left_by_schema_change() -> PgError {
+    PgError::unsupported(
+        "a function that leaves something in the session is not supported in a schema change that evaluates it",
+        "The change runs on connections that are closed after it, and with them goes what the function has set or taken.",
+        "Call the function in a statement of its own.",
+    )
+}
+
+fn prepared_by_function() -> PgError {
+    PgError::unsupported(
+        "a prepared statement that a function has made is not supported",
+        "The proxy keeps the prepared statements of a session itself, and knows of none that functions make.",
+        "Send PREPARE by itself.",
     )
 }
 

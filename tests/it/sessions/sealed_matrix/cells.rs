@@ -113,6 +113,8 @@ fn may_meet((one, first): (usize, usize), (other, second): (usize, usize)) -> bo
     const PROTOCOL: usize = 3;
     const OBSERVER: usize = 4;
     match (one, other) {
+        // Set back with a warning, which PostgreSQL has none of: `sealed` tests it.
+        (KIND, WAY) => !(KINDS[first].is_read_by() && WAYS[second] == Way::DynamicExecute),
         (WAY, PROTOCOL) => PROTOCOLS[second].can_send(WAYS[first].call(&KINDS[0]).1),
         (END, PROTOCOL) => PROTOCOLS[second].can_end(ENDS[first]),
         (END, OBSERVER) => ENDS[first] != End::Left || OBSERVERS[second] == Observer::Next,

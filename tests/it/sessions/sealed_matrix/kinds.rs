@@ -13,6 +13,13 @@ pub struct Kind {
     pub clause: (&'static str, &'static str),
 }
 
+impl Kind {
+    /// A setting by which statements are read.
+    pub fn is_read_by(&self) -> bool {
+        matches!(self.name, "standard_conforming_strings" | "transform_null_equals")
+    }
+}
+
 /// What sets the state.
 #[derive(Clone, Copy, Debug)]
 pub enum Act {

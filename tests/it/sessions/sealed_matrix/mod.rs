@@ -8,7 +8,6 @@
 
 mod cells;
 mod ends;
-mod gaps;
 mod kinds;
 mod observers;
 mod protocols;
@@ -24,7 +23,6 @@ use rand::rngs::StdRng;
 
 use crate::support::volume;
 use cells::{Cell, IN_TEST};
-use gaps::GAPS;
 use run::Outcome;
 use stage::{Configuration, Stage};
 
@@ -81,7 +79,6 @@ fn asked_for() -> Vec<Cell> {
 async fn run_all(configuration: Configuration, all: Vec<Cell>) {
     let mut stage = Stage::start(configuration).await;
     let (mut failures, mut outcomes) = (Vec::new(), BTreeMap::<Outcome, usize>::new());
-    let mut gaps = vec![0; GAPS.len()];
     let mut left = Vec::new();
     for (number, cell) in all.iter().enumerate() {
         let words = stage.words(cell.tables, number);
@@ -90,26 +87,13 @@ async fn run_all(configuration: Configuration, all: Vec<Cell>) {
             stage.restart_proxy();
         }
         run::clean_up(&stage, cell, &words, &mut left).await;
-        let is_known = |failure: &str| {
-            let seen = failure.lines().find(|line| line.contains("saw something else")).unwrap_or_default();
-            let mut told = failure.lines().filter_map(|line| line.trim_start().strip_prefix("proxy:"));
-            let is_refused = told.all(|told| told.trim_start().starts_with("E(0A000 "));
-            let is_known = |gap: &gaps::Gap| (gap.is_of)(cell) && seen.trim_start().starts_with(gap.who);
-            GAPS.iter().position(|gap| is_known(gap) && (is_refused || gap.what != gaps::REFUSED))
-        };
         match outcome {
             Ok(outcome) => *outcomes.entry(outcome).or_default() += 1,
-            Err(failure) => match is_known(&failure) {
-                Some(gap) => gaps[gap] += 1,
-                None => failures.push(failure),
-            },
+            Err(failure) => failures.push(failure),
         }
     }
     let equal = outcomes.get(&Outcome::Equal).copied().unwrap_or_default();
     println!("{configuration:?}: {} cells, {equal} equal, {} wrong", all.len(), failures.len());
     outcomes.iter().for_each(|(outcome, count)| println!("{count}: {outcome:?}"));
-    for (gap, wrong) in GAPS.iter().zip(gaps).filter(|(_, wrong)| *wrong > 0) {
-        println!("known gap, wrong in {wrong} cells: {}", gap.what);
-    }
     assert!(failures.is_empty(), "{} of {} cells are wrong\n\n{}", failures.len(), all.len(), failures.join("\n"));
 }

@@ -95,8 +95,8 @@ impl Way {
         let f = function("cell.f(a int)", "int", &act, "a");
         let g = function("cell.g(a int, b int)", "int", &act, "a + b");
         let immutable = function("cell.i(a int)", "int", "PERFORM cell.f(a);", "a").replace("AS $f$", "IMMUTABLE AS $f$");
-        let c = "CREATE TYPE cell.c AS (n int);";
-        let to_c = format!("{c}{}", function("cell.to_c(a int)", "cell.c", &act, "ROW(a)::cell.c"));
+        let c = "CREATE TYPE cell.m_kept AS (n int);";
+        let to_c = format!("{c}{}", function("cell.to_c(a int)", "cell.m_kept", &act, "ROW(a)::cell.m_kept"));
         match self {
             Self::Direct | Self::DoBlock => String::new(),
             Self::SqlFunction => {
@@ -136,14 +136,14 @@ impl Way {
             ),
             Self::DomainCheck => format!("{f}CREATE DOMAIN cell.d AS int CHECK (cell.f(VALUE) > 0);"),
             Self::Operator => format!("{g}CREATE OPERATOR cell.@@@ (LEFTARG = int, RIGHTARG = int, FUNCTION = cell.g);"),
-            Self::ExplicitCast => format!("{to_c}CREATE CAST (int AS cell.c) WITH FUNCTION cell.to_c(int);"),
+            Self::ExplicitCast => format!("{to_c}CREATE CAST (int AS cell.m_kept) WITH FUNCTION cell.to_c(int);"),
             Self::ImplicitCast => format!(
-                "{to_c}CREATE CAST (int AS cell.c) WITH FUNCTION cell.to_c(int) AS IMPLICIT;\
-                 CREATE FUNCTION cell.takes(v cell.c) RETURNS int LANGUAGE sql AS $f$ SELECT (v).n $f$;"
+                "{to_c}CREATE CAST (int AS cell.m_kept) WITH FUNCTION cell.to_c(int) AS IMPLICIT;\
+                 CREATE FUNCTION cell.takes(v cell.m_kept) RETURNS int LANGUAGE sql AS $f$ SELECT (v).n $f$;"
             ),
             Self::AssignmentCast => {
                 format!(
-                    "{to_c}CREATE CAST (int AS cell.c) WITH FUNCTION cell.to_c(int) AS ASSIGNMENT; CREATE TABLE cell.holder (v cell.c);"
+                    "{to_c}CREATE CAST (int AS cell.m_kept) WITH FUNCTION cell.to_c(int) AS ASSIGNMENT; CREATE TABLE cell.holder (v cell.m_kept);"
                 )
             }
             Self::Aggregate | Self::WindowFunction => {
@@ -192,7 +192,7 @@ impl Way {
             Self::Policy => ("SELECT n FROM {carrier} WHERE id = {z}", Form::Query),
             Self::DomainCheck => ("SELECT n::cell.d FROM {carrier} WHERE id = {z}", Form::Query),
             Self::Operator => ("SELECT n OPERATOR(cell.@@@) 1 FROM {carrier} WHERE id = {z}", Form::Query),
-            Self::ExplicitCast => ("SELECT (n::cell.c).n FROM {carrier} WHERE id = {z}", Form::Query),
+            Self::ExplicitCast => ("SELECT (n::cell.m_kept).n FROM {carrier} WHERE id = {z}", Form::Query),
             Self::ImplicitCast => ("SELECT cell.takes(n) FROM {carrier} WHERE id = {z}", Form::Query),
             Self::AssignmentCast => ("INSERT INTO cell.holder VALUES (1)", Form::Insert { row: None }),
             Self::Aggregate => ("SELECT cell.gathered(n) FROM {carrier} WHERE id = {z}", Form::Query),
