@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::route::{ROWS_AT_ONCE, Route};
+use super::route::{Route, Turns};
 use super::writes::write::{Writing, WritingKind};
 use super::{Failure, Session};
 use crate::error::PgError;
@@ -138,10 +138,9 @@ impl Session {
     ) -> Result<Option<PlacedRows>, Failure> {
         let mut placed = PlacedRows::default();
         let mut targets: Option<Target> = None;
-        for (index, condition) in rows.iter().enumerate() {
-            if index % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 {
-                tokio::task::yield_now().await;
-            }
+        let mut turns = Turns::begin();
+        for condition in rows {
+            turns.piece_is_done().await;
             let part = [Part::Sharded { group, condition: condition.clone(), stores: true }];
             let preferred = placed.reach().and_then(|reach| reach.shards().first().copied());
             let asked = Asked { inputs, preferred, is_read: false, deadline };

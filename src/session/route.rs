@@ -4,6 +4,7 @@
 //! together for the session, with what it knows: its hints, its participants, its open transaction.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arc_swap::Guard;
 
@@ -128,7 +129,7 @@ impl Session {
 
     /// Keys are compared as the shards store them, in UTF-8.
     fn check_keys_encoding(&self, parts: &[Part], inputs: &Inputs<'_>) -> Result<(), PgError> {
-        if inputs.is_ascii() || self.reads_utf8() {
+        if self.reads_utf8() || inputs.is_ascii() {
             return Ok(());
         }
         let map = self.gateway.map.snapshot();
@@ -190,7 +191,13 @@ impl Session {
         if let Scope::Placed { parts, .. } = &statement.scope {
             self.check_keys_encoding(parts, inputs)?;
         }
-        let route = match self.find_route(statement, inputs).await {
+        let found = match self.find_route(statement, inputs).await {
+            Ok(route) if self.transaction.is_open() => {
+                self.settle_clock(statement, inputs.text(), &route).map(|()| route).map_err(Failure::from)
+            }
+            found => found,
+        };
+        let route = match found {
             Ok(route) => route,
             Err(refusal) => self.route_staged(refusal, statement, inputs)?,
         };
@@ -661,8 +668,29 @@ pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
 
 /// A text of this size is read in well under a millisecond.
 pub(super) const READ_HERE_BYTES_MAX: usize = 32 * 1024;
-/// Rows and statements that are routed one after the other before the other sessions of this core have their turn.
-pub(super) const ROWS_AT_ONCE: usize = 256;
+
+/// Work of many small pieces, as routing the rows of an INSERT: between them the other sessions of this core have their turn.
+pub(super) struct Turns {
+    since: Instant,
+}
+
+impl Turns {
+    pub fn begin() -> Self {
+        Self { since: Instant::now() }
+    }
+
+    /// After each piece.
+    #[inline]
+    pub async fn piece_is_done(&mut self) {
+        if self.since.elapsed() > TURN_MAX {
+            tokio::task::yield_now().await;
+            self.since = Instant::now();
+        }
+    }
+}
+
+/// Of work without a wait.
+const TURN_MAX: Duration = Duration::from_micros(500);
 
 /// `"$user", public` as a list of schemas, and whether `$user` is among them.
 fn parse_search_path(text: &str, user: &str) -> (Vec<String>, bool) {

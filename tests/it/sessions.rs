@@ -34,6 +34,7 @@ mod many_rows;
 mod memory;
 mod merges;
 mod mixed;
+mod neighbours;
 mod numbered;
 mod numbers;
 mod outage;

@@ -36,6 +36,7 @@ use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
 use crate::execute::copy_in::{LineMap, Piece, PieceKind, Splitter};
 use crate::routing::{Reach, StoredColumn, sharding_has_changed};
+use crate::session::route::Turns;
 use crate::session::writes::write::Writing;
 use crate::session::{Failure, Participant, Session, SessionEnd};
 use crate::shardmap::{Group, GroupId, MapSnapshot, ShardId};
@@ -456,19 +457,21 @@ impl Session {
     /// Hands on what the client has sent, as far as the shards take it.
     async fn forward_input(&mut self, stream: &mut Stream<'_>) -> Result<Fed, Stop> {
         stream.is_held_back = false;
+        let mut turns = Turns::begin();
         loop {
             if self.is_full(stream) {
                 stream.is_held_back = true;
                 return Ok(Fed::Some);
             }
             if stream.data_left > 0 {
-                let length = stream.data_left.min(self.client.input.len());
+                let length = stream.data_left.min(self.client.input.len()).min(DATA_AT_ONCE);
                 if length == 0 {
                     return Ok(Fed::Some);
                 }
                 stream.data_left -= length;
                 let data = self.client.input.split_to(length);
                 self.forward_data(stream, &data).await?;
+                turns.piece_is_done().await;
                 continue;
             }
             // The data of one message need not fit in memory.
@@ -743,6 +746,8 @@ const SHOWN_BYTES_MAX: usize = 100;
 const FAIL_REASON: &str = "shardgate ends the COPY on all shards";
 /// Data is sent to a shard when there is so much, or when no more comes at once.
 const OUTPUT_BYTES_MIN: usize = 32 * 1024;
+/// Rows of so many bytes are placed before the other sessions of this core may have their turn.
+const DATA_AT_ONCE: usize = 16 * 1024;
 /// Data waiting for one shard; above this the client is not read.
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 /// From this version on `\.` is a value in csv.
