@@ -93,7 +93,7 @@ async fn write(address: SocketAddr, first: i64, stop: &AtomicBool, acknowledged:
         } else {
             format!("INSERT INTO accounts VALUES ({id}, 'w', 1)")
         };
-        let told = client.ask(&sql).await;
+        let told = ask(&mut client, &sql).await;
         let is_done = if is_pair { told.ends_with("C(COMMIT) Z(I)") } else { told == "C(INSERT 0 1) Z(I)" };
         if is_done {
             written.acknowledged.extend(if is_pair { vec![id, id + 1] } else { vec![id] });
@@ -110,5 +110,22 @@ async fn write(address: SocketAddr, first: i64, stop: &AtomicBool, acknowledged:
     written
 }
 
+/// As [`WireClient::ask`], for as long as a statement may wait for a shard.
+async fn ask(client: &mut WireClient, sql: &str) -> String {
+    client.query(sql).flush().await;
+    let mut told = Vec::new();
+    loop {
+        let Some(message) = client.next_within(PATIENCE).await else {
+            told.push("end".to_owned());
+            return told.join(" ");
+        };
+        told.extend((message.tag != b'S').then(|| message.describe()));
+        if message.tag == b'Z' {
+            return told.join(" ");
+        }
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
 /// No other row has an id as large.
 const FIRST_ID: i64 = 1_000_000;
