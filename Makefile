@@ -31,12 +31,13 @@ demo-move: setup ## partitions move under pgbench, and what the clients saw (MOV
 demo-stop: ## ends what `make demo DETACH=1` started
 	@if [ -x $(BINARIES)/shardgate ]; then $(BINARIES)/shardgate demo stop; else echo "no demo was built here"; fi
 
-test: setup lint test-only ## formatting, lints, documentation, every test
+test: setup lint test-only ## formatting, lints, documentation, every test (PG=18: with PostgreSQL 18; 16 and 17 too)
 
-# The tests' own closing lines come last.
+# The tests' own closing lines come last. PG=16, 17 or 18: with another PostgreSQL than the system's.
 test-only:
 	$(CARGO) test --locked --doc --quiet
-	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
+	@$(if $(PG),programs=$$(sh scripts/postgres.sh $(PG)) || exit 1; export PATH="$$programs:$$PATH"; postgres --version;) \
+	if $(CARGO) nextest --version >/dev/null 2>&1; then \
 	    echo "$(CARGO) nextest run"; $(CARGO) nextest run --locked --no-fail-fast; \
 	else \
 	    echo "$(CARGO) test"; $(CARGO) test --locked --no-fail-fast --lib --bins --tests; \
