@@ -14,6 +14,7 @@ mod leftover;
 mod levels;
 mod lost_commits;
 mod map_away;
+mod one_time;
 mod panics;
 mod places;
 mod planted;

@@ -28,6 +28,7 @@ use crate::session::writes::write::{Writing, WritingKind};
 use crate::session::{Failure, Session};
 use crate::shard_key::{Format, Oid};
 use crate::sql::analysis::{Analysis, Command, Effect, KeyValue, Part, Scope};
+use crate::sql::parse::lexer::{self, TokenKind};
 use crate::sql::residues::cover;
 use crate::sql::rewrite::blanks::{behind_blanks, in_its_place};
 use crate::sql::rewrite::staging::with_parameters;
@@ -134,6 +135,9 @@ impl Session {
         let Command::Execute { name, after_name, arguments, is_repeatable } = &statement.command else {
             return Err(PgError::internal("not an EXECUTE").into());
         };
+        if !self.statements.contains_key(name.as_bytes()) {
+            self.check_not_prepared_by_function()?;
+        }
         let prepared = self.current_statement(name.as_bytes()).await?;
         let analysis = prepared.analysis().filter(|analysis| !super::command::is_own(&analysis.command)).ok_or_else(not_by_name)?;
         let types = self.describe(&prepared).await?.parameter_types.clone();
@@ -299,6 +303,11 @@ impl Session {
     async fn execute_on_shard(&mut self, reach: &Reach, analysis: &Analysis, execution: &Execution<'_>) -> Result<(), Failure> {
         let shard = reach.single().ok_or_else(|| PgError::internal("several shards as one"))?;
         let Execution { prepared, bind, .. } = execution;
+        let Command::Execute { arguments, .. } = &execution.statement.command else {
+            return Err(PgError::internal("not an EXECUTE").into());
+        };
+        let timed = Box::pin(self.statement_with_time(reach, prepared, arguments.len())).await?;
+        let (prepared, time) = timed.as_ref().map_or((*prepared, None), |(prepared, time)| (prepared, Some(time)));
         if shard == MAP_DATABASE {
             self.check_text_for_map(execution.text)?;
             check_constants(execution.statement)?;
@@ -316,6 +325,7 @@ impl Session {
         participant.has_written |= analysis.effect == Effect::Write;
         let connection = &mut *participant.connection;
         let (sql, shift) = execution.sql(prepared);
+        let sql = time.map_or_else(|| sql.clone(), |time| with_argument(&sql, time));
         let text = ShardText::of(reach, sql.as_bytes(), &self.context)?;
         connection.unnamed = None;
         match bind {
@@ -436,6 +446,17 @@ impl Execution<'_> {
         let arguments = self.text.get(self.after_name..self.statement.end).unwrap_or_default();
         let blanks = place.saturating_sub(start.len());
         (behind_blanks(blanks, &format!("{start}{arguments}")), start.len().saturating_sub(place))
+    }
+}
+
+/// An EXECUTE with one more argument, a time.
+fn with_argument(sql: &str, time: &str) -> String {
+    let last = lexer::tokens(sql).filter(|token| token.kind != TokenKind::Comment).last();
+    let has_arguments = |end: usize| sql.get(..end).is_some_and(|sql| sql.ends_with(')'));
+    match last.map(|token| token.end) {
+        Some(end) if has_arguments(end) => format!("{}, '{time}')", sql.get(..end - 1).unwrap_or_default()),
+        Some(end) => format!("{} ('{time}')", sql.get(..end).unwrap_or_default()),
+        None => sql.to_owned(),
     }
 }
 

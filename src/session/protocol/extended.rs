@@ -335,7 +335,10 @@ impl Session {
         match route {
             Route::Shard(reach) => {
                 self.check_portal_is_new(&portal, reach.single())?;
-                self.bind_on_shard(&reach, statement, bind, portal).await
+                match self.reads_other_clock(analysis, reach.single())? {
+                    true => Box::pin(self.bind_with_time(&reach, statement, bind, portal)).await,
+                    false => self.bind_on_shard(&reach, statement, bind, portal).await,
+                }
             }
             Route::Scatter(reach) => {
                 self.answer_parse().await?;
@@ -403,7 +406,7 @@ impl Session {
         self.describe(statement).await.map(Some)
     }
 
-    async fn bind_on_shard(
+    pub(in crate::session) async fn bind_on_shard(
         &mut self,
         reach: &Reach,
         statement: Arc<Statement>,

@@ -12,7 +12,7 @@ use crate::backend::{Reply, ShardText};
 use crate::error::{PgError, SqlState};
 use crate::routing::{Inputs, Reach};
 use crate::session::commands::inner_query::has_inner_query;
-use crate::session::route::{ROWS_AT_ONCE, Route};
+use crate::session::route::{Route, Turns};
 use crate::session::sequences::numbers::with_position;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::sql::Read;
@@ -167,6 +167,11 @@ impl Session {
         text: &str,
     ) -> Result<(), Failure> {
         let shard = reach.single().ok_or_else(|| PgError::internal("several shards as one"))?;
+        let timed = match self.reads_other_clock(statement, Some(shard))? {
+            true => Box::pin(self.text_with_time(reach, statement, text)).await?,
+            false => None,
+        };
+        let text = timed.as_deref().unwrap_or(text);
         let index = self.join(shard).await?;
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
@@ -183,6 +188,7 @@ impl Session {
         connection.unnamed = None;
         connection.expect(Reply::Query, true);
         let drained = self.drain(index).await;
+        self.transaction.timed = None;
         if let Some(participant) = self.participants.get_mut(index)
             && drained.is_ok()
         {
@@ -265,10 +271,9 @@ impl Session {
             return Ok(None);
         }
         let mut common: Option<Reach> = None;
-        for (index, statement) in statements.iter().enumerate() {
-            if index % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 {
-                tokio::task::yield_now().await;
-            }
+        let mut turns = Turns::begin();
+        for statement in statements {
+            turns.piece_is_done().await;
             // A statement that is refused must not keep those before it from running: then each is routed by itself.
             match self.route(statement, inputs).await {
                 Ok(Route::Shard(reach)) => match common.take() {

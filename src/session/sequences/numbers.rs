@@ -457,7 +457,7 @@ fn not_seen(function: &str) -> PgError {
 }
 
 /// The body of a Bind with these values after the client's own, as text.
-fn with_more_parameters(bind: &wire::Bind<'_>, values: &[String]) -> Result<Bytes, PgError> {
+pub(in crate::session) fn with_more_parameters(bind: &wire::Bind<'_>, values: &[String]) -> Result<Bytes, PgError> {
     let count = bind.parameter_count + values.len();
     let too_many = || PgError::internal("too many parameters");
     let mut body = BytesMut::new();

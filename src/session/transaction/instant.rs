@@ -1,11 +1,15 @@
 //! One instant for a statement over several shards, and for all such statements of a transaction.
 //!
 //! It is that of the first shard that the transaction has begun on, or of the home shard where it has begun on all at once; outside
-//! of a transaction of the statement's first shard. The shards get it as a setting, before what they run.
+//! of a transaction of the statement's first shard. The shards get it as a setting, before what they run. A statement for one shard
+//! alone, which is another one, gets it in its text ([`super::time_of_other`]).
+
+use std::sync::Arc;
 
 use super::join::hidden_statement;
 use crate::backend::Own;
 use crate::error::PgError;
+use crate::session::route::{aside, is_read_here};
 use crate::session::{Failure, Session};
 use crate::shard_key::Format;
 use crate::shardmap::ShardId;
@@ -44,8 +48,14 @@ impl Instant {
 impl Session {
     /// What these shards are to run, with one instant for all.
     pub(in crate::session) async fn with_instant(&mut self, text: String, shards: &[ShardId]) -> Result<String, Failure> {
-        let text = clock_literals::typed(&text, &self.context)?.unwrap_or(text);
-        let Some(replaced) = clock::replaced(&text, Some(&self.context))? else { return Ok(text) };
+        let (text, replaced) = match is_read_here(&text) {
+            true => with_setting(text, &self.context)?,
+            false => {
+                let context = Arc::clone(&self.context);
+                aside(move || with_setting(text, &context)).await??
+            }
+        };
+        let Some(replaced) = replaced else { return Ok(text) };
         let instant = self.instant(shards).await?;
         let sql = instant.sql(false);
         for shard in shards {
@@ -69,12 +79,7 @@ impl Session {
 
     /// Asked of a shard that the transaction is on.
     pub(in crate::session) async fn instant(&mut self, shards: &[ShardId]) -> Result<Instant, Failure> {
-        let home = if self.has_common_snapshot() { Some(self.home()?.id) } else { None };
-        let is_wanted = |shard: ShardId| home.is_none_or(|home| home == shard);
-        let mut begun = self.participants.iter().filter(|participant| participant.has_begun && !participant.is_spare);
-        let begun = begun.find(|participant| is_wanted(participant.shard));
-        let shard = begun.map(|participant| participant.shard).or(shards.first().copied());
-        let shard = shard.ok_or_else(|| PgError::internal("no shard"))?;
+        let shard = self.clock_shard()?.or(shards.first().copied()).ok_or_else(|| PgError::internal("no shard"))?;
         let index = self.join(shard).await?;
         self.sync(index).await?;
         let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
@@ -89,9 +94,17 @@ impl Session {
         if !self.transaction.is_open() {
             return Ok(Instant { transaction: statement.clone(), statement });
         }
+        self.transaction.clock_shard.get_or_insert(shard);
         let transaction = self.transaction.instant.get_or_insert(transaction).clone();
         Ok(Instant { transaction, statement })
     }
+}
+
+/// The text, its times cast to their types; and with the settings in place of its clocks, if it has any.
+fn with_setting(text: String, context: &Context) -> Result<(String, Option<String>), PgError> {
+    let text = clock_literals::typed(&text, context)?.unwrap_or(text);
+    let replaced = clock::replaced(&text, Some(context))?;
+    Ok((text, replaced))
 }
 
 const CLOCK: &str = "SELECT pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.now()), 'YYYY-MM-DD HH24:MI:SS.US\"+00\"'), \

@@ -22,6 +22,7 @@ pub(super) mod participant;
 pub(super) mod shard_state;
 pub(super) mod snapshot;
 pub(super) mod snapshot_map;
+pub(super) mod time_of_other;
 pub(super) mod waits;
 
 use std::sync::Arc;
@@ -35,6 +36,7 @@ use crate::routing::Claims;
 use crate::session::transaction::common_snapshot::CommonSnapshot;
 use crate::session::transaction::decider::Decider;
 use crate::session::transaction::snapshot_map::Snapshots;
+use crate::shardmap::ShardId;
 use crate::sql::analysis::{Isolation, TransactionModes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +107,10 @@ pub(super) struct Transaction {
     pub is_piecemeal: bool,
     /// Its time, once a statement over several shards has asked for it.
     pub instant: Option<String>,
+    /// Whose `now()` is the transaction's.
+    pub clock_shard: Option<ShardId>,
+    /// While a text runs that has the transaction's time: the client's own.
+    pub timed: Option<time_of_other::Timed>,
     /// Sequences that begin anew when it is committed, and how many savepoints there were; the last of one name counts.
     pub restarts: Vec<(usize, Restart)>,
     /// Sequences of the whole cluster that it has altered, and how many savepoints there were; as `restarts`.
@@ -141,6 +147,8 @@ impl Transaction {
             begun_for: None,
             is_piecemeal: false,
             instant: None,
+            clock_shard: None,
+            timed: None,
             restarts: Vec::new(),
             alterations: Vec::new(),
             dropped: Vec::new(),
@@ -218,6 +226,8 @@ impl Transaction {
         self.begun_for = None;
         self.is_piecemeal = false;
         self.instant = None;
+        self.clock_shard = None;
+        self.timed = None;
         self.restarts.clear();
         self.alterations.clear();
         self.dropped.clear();

@@ -18,7 +18,6 @@ use super::batches::{Answered, Batches};
 use super::left_out::unless_left_out;
 use super::write::{Request, Shown, Writing, WritingKind, texts_of_rows};
 use crate::backend::ShardText;
-use crate::catalog::quoted_identifier;
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
 use crate::session::protocol::describe::Description;
@@ -37,7 +36,7 @@ use crate::sql::rewrite::clock;
 use crate::sql::rewrite::clock_literals::clock_literals;
 use crate::sql::rewrite::moving::moving;
 use crate::sql::rewrite::staging::{
-    Answer, AnswerColumn, ColumnList, Defaults, Stage, StageKind, Stages, is_under_with, spliced, stages, under_with,
+    Answer, AnswerColumn, Defaults, Stage, StageKind, Stages, is_under_with, spliced, stages, under_with,
 };
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 
@@ -680,7 +679,7 @@ fn answer_columns(body: &[u8]) -> Result<Vec<AnswerColumn>, PgError> {
 
 /// The columns in the list, their values in each row of VALUES.
 pub(in crate::session) fn put_defaults(defaults: &Defaults, values: &[Vec<String>], splices: &mut Vec<Splice>) {
-    splices.push(named(defaults));
+    splices.push(defaults.names_put());
     for (end, values) in defaults.row_ends.iter().zip(values.iter().cycle()) {
         splices.push(Splice { start: *end, end: *end, text: format!(", {}", values.join(", ")) });
     }
@@ -689,19 +688,8 @@ pub(in crate::session) fn put_defaults(defaults: &Defaults, values: &[Vec<String
 /// The same for the rows of a query, which have their values.
 pub(in crate::session) fn with_names(stages: &Stages, mut splices: Vec<Splice>) -> Vec<Splice> {
     // Before what stands at the same place.
-    splices.splice(0..0, stages.defaults.as_ref().map(named));
+    splices.splice(0..0, stages.defaults.as_ref().map(Defaults::names_put));
     splices
-}
-
-fn named(defaults: &Defaults) -> Splice {
-    let names = defaults.names.iter().map(|name| quoted_identifier(name));
-    match &defaults.list {
-        ColumnList::After(end) => Splice { start: *end, end: *end, text: names.map(|name| format!(", {name}")).collect() },
-        ColumnList::New { at, columns } => {
-            let all: Vec<String> = columns.iter().map(|name| quoted_identifier(name)).chain(names).collect();
-            Splice { start: *at, end: *at, text: format!("({}) ", all.join(", ")) }
-        }
-    }
 }
 
 /// `context`: of a text of the client's.

@@ -31,6 +31,13 @@ pub fn fixed(text: &str, context: Option<&Context>, value: &dyn Fn(&str) -> Stri
     replaced_by(text, context, &|setting| format!("'{}'::pg_catalog.timestamptz", value(setting)))
 }
 
+/// The text with `instant`, an expression, in place of the clocks of its transaction; `None`: it has none. The time of the statement
+/// stays the server's own.
+pub fn of_transaction(text: &str, context: Option<&Context>, instant: &str) -> Result<Option<String>, PgError> {
+    let of_setting = |setting: &str| if setting == INSTANT { instant } else { "pg_catalog.statement_timestamp()" }.to_owned();
+    replaced_by(text, context, &of_setting)
+}
+
 /// `instant`: the SQL that stands for a setting.
 fn replaced_by(text: &str, context: Option<&Context>, instant: &dyn Fn(&str) -> String) -> Result<Option<String>, PgError> {
     if !mentions_clock(text) {
@@ -129,6 +136,7 @@ fn clock(
                 // FROM of a query, but for `extract(day FROM now())`.
                 "from" if !is_inside_call(tokens, index) => return Err(not_replaced()),
                 "join" | "lateral" => return Err(not_replaced()),
+                "," if is_in_from(tokens, index) => return Err(not_replaced()),
                 _ => index,
             };
             if piece(index + 3).eq_ignore_ascii_case("over") {
@@ -197,6 +205,28 @@ fn is_label(tokens: &Tokens<'_>, index: usize, before: &str) -> bool {
         TokenKind::Literal(_) | TokenKind::QuotedIdentifier | TokenKind::Parameter => true,
         TokenKind::Comment => false,
     }
+}
+
+/// After a comma in the list of a FROM or USING, outside of the parentheses in it.
+fn is_in_from(tokens: &Tokens<'_>, index: usize) -> bool {
+    let mut depth = 0_usize;
+    for before in (0..index).rev() {
+        match tokens.piece(before).to_ascii_lowercase().as_str() {
+            ")" => depth += 1,
+            "(" if depth == 0 => return false,
+            "(" => depth -= 1,
+            "from" if depth == 0 => {
+                let is_comparison = before.checked_sub(1).is_some_and(|distinct| tokens.is_word(distinct, "distinct"));
+                if !is_comparison {
+                    return true;
+                }
+            }
+            "using" if depth == 0 => return true,
+            "select" | "where" | "having" | "by" | "returning" | "set" | "values" if depth == 0 => return false,
+            _ => {}
+        }
+    }
+    false
 }
 
 /// The innermost parentheses around it are those of a call whose arguments are parted by FROM.
@@ -321,11 +351,18 @@ mod tests {
 
     #[test]
     fn what_cannot_be_told_is_refused() {
-        for sql in ["SELECT 1 current_date", "SELECT * FROM now() n", "SELECT age(at) FROM t", "SELECT now() < 'today'"] {
+        for sql in [
+            "SELECT 1 current_date",
+            "SELECT * FROM now() n",
+            "SELECT n FROM t JOIN u ON t.a = u.a, now() n",
+            "SELECT age(at) FROM t",
+            "SELECT now() < 'today'",
+        ] {
             assert!(replaced(sql, None).is_err(), "{sql}");
         }
         assert!(!is_movable("SELECT 'today 10:00'::timestamp", None));
         assert!(is_movable("SELECT 'today'::date, now()", None));
+        assert!(is_movable("SELECT a, now(), b IS DISTINCT FROM c, now() FROM t WHERE a IN (b, now()) GROUP BY a, now()", None));
         assert!(is_movable("SELECT now() - interval '1 day', extract(epoch FROM now())", None));
     }
 }

@@ -8,4 +8,5 @@ pub mod drawing;
 pub mod moving;
 pub mod returned;
 pub mod staging;
+pub mod transaction_time;
 pub mod value_rows;

@@ -34,7 +34,7 @@ use crate::sql::parse::tokens::{Tokens, may_spell_names};
 use crate::sql::parse::tree;
 use crate::sql::query::conditions_only_compare;
 pub use constants::{Answer, AnswerColumn, type_name};
-pub use defaults::{ColumnList, Defaults, clock_default};
+pub use defaults::{ColumnList, Defaults, clock_default, clock_defaults};
 use inserted::{casts_text, may_batch};
 pub use merging::Merging;
 use row_names::Around;

@@ -7,13 +7,19 @@ use std::ops::Range;
 
 use pg_raw_parse::{Node, nodes};
 
-use super::{Finder, Stage, StageKind, is_clock};
-use crate::catalog::{Column, Relation};
+use super::row_names::Around;
+use super::{Finder, Stage, StageKind, Stages, is_clock};
+use crate::catalog::{Column, Relation, quoted_identifier};
+use crate::error::PgError;
 use crate::shardmap::TableKind;
+use crate::sql::analysis::Splice;
 use crate::sql::context::Context;
 use crate::sql::parse;
+use crate::sql::parse::tokens::Tokens;
 use crate::sql::parse::tree;
-use crate::sql::query::{Resolved, resolve};
+use crate::sql::query::{Resolved, hides_clock, resolve, sets_default};
+use crate::sql::rewrite::clock;
+use crate::sql::rewrite::value_rows::value_rows;
 
 /// Columns that an INSERT does not name, and whose defaults are put into it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +47,23 @@ impl Defaults {
     /// The same values for all rows, which have a single place.
     pub(super) fn of_clock(values: Vec<String>, names: Vec<String>, list: ColumnList, row_end: usize) -> Self {
         Self { values, is_drawn: false, names, list, row_ends: vec![row_end] }
+    }
+
+    /// The columns, in the list of the INSERT's.
+    pub fn names_put(&self) -> Splice {
+        let names = self.names.iter().map(|name| quoted_identifier(name));
+        match &self.list {
+            ColumnList::After(end) => Splice { start: *end, end: *end, text: names.map(|name| format!(", {name}")).collect() },
+            ColumnList::New { at, columns } => {
+                let all: Vec<String> = columns.iter().map(|name| quoted_identifier(name)).chain(names).collect();
+                Splice { start: *at, end: *at, text: format!("({}) ", all.join(", ")) }
+            }
+        }
+    }
+
+    /// Their expressions.
+    pub fn values(&self) -> &[String] {
+        &self.values
     }
 
     /// One row of their values for all rows, or one for each.
@@ -74,9 +97,20 @@ impl Finder<'_> {
         let default_of = |column: &'_ Column| nature(column, context).filter(|nature| *nature == Nature::Clock || may_draw(column));
         let taken: Vec<(&Column, Nature)> =
             relation.columns.iter().filter_map(|column| Some((column, default_of(column)?))).collect();
+        self.take_defaults(insert, (name, relation), &taken, rows);
+    }
+
+    /// Those of these columns that the INSERT leaves out, or has as DEFAULT.
+    fn take_defaults(
+        &mut self,
+        insert: &nodes::InsertStmt,
+        (name, relation): (&nodes::RangeVar, &Relation),
+        taken: &[(&Column, Nature)],
+        rows: Option<&[(usize, usize)]>,
+    ) {
         let Some(listed) = self.listed(insert, relation, rows.is_some()) else { return };
         if let (Node::SelectStmt(select), Some(_)) = (insert.select_stmt(), rows) {
-            self.replace_defaults(select, &listed, &taken);
+            self.replace_defaults(select, &listed, taken);
         }
         let left_out: Vec<&(&Column, Nature)> = taken.iter().filter(|(column, _)| !listed.contains(&column.name)).collect();
         if left_out.is_empty() {
@@ -155,6 +189,164 @@ impl Finder<'_> {
         }
         Some(self.tokens.get(self.tokens.closing(index)?)?.start)
     }
+}
+
+/// Defaults that read the clock of the transaction, and where they go in an INSERT's text.
+#[derive(Debug, Default)]
+pub struct ClockDefaults {
+    /// In place of DEFAULT: the bytes of the word, and the default.
+    pub given: Vec<(Range<usize>, String)>,
+    pub left_out: Option<Defaults>,
+}
+
+/// Those of one INSERT of rows. An error: one that is read all the same cannot be put into the text.
+pub fn clock_defaults(text: &str, context: &Context) -> Result<ClockDefaults, PgError> {
+    let parsed = parse::parse(text)?;
+    let mut statements = parsed.stmts();
+    let (Some(statement), None) = (statements.next(), statements.next()) else { return Ok(ClockDefaults::default()) };
+    for with in with_clause(statement).into_iter().flat_map(|with| with.ctes().iter()) {
+        check_no_defaults(with.ctequery(), context)?;
+    }
+    let Node::InsertStmt(insert) = statement else {
+        check_no_defaults(statement, context)?;
+        return Ok(ClockDefaults::default());
+    };
+    check_no_set_default(statement, context)?;
+    let Some((name, relation)) = insert.relation().and_then(|name| Some((name, table(name, context)?))) else {
+        return Ok(ClockDefaults::default());
+    };
+    let select = match insert.select_stmt() {
+        Node::SelectStmt(select) if !select.values_lists().is_empty() => select,
+        _ => {
+            check_no_defaults(statement, context)?;
+            return Ok(ClockDefaults::default());
+        }
+    };
+    let read: Vec<&Column> = relation.columns.iter().filter(|column| reads_clock(column)).collect();
+    if read.is_empty() {
+        return Ok(ClockDefaults::default());
+    }
+    let rows = value_rows(text, select.values_lists().len()).ok_or_else(not_put)?;
+    let rows: Vec<(usize, usize)> = rows.into_iter().map(|range| (range.start, range.end)).collect();
+    let mut finder = Finder {
+        text,
+        tokens: Tokens::of(text),
+        main: 0,
+        stages: Stages::default(),
+        rows: rows.clone(),
+        around: Around::of(Some(name), std::iter::empty(), context),
+        is_unknown: false,
+    };
+    let taken: Vec<(&Column, Nature)> = read.iter().map(|column| (*column, Nature::Clock)).collect();
+    finder.take_defaults(insert, (name, relation), &taken, Some(&rows));
+    let left_out = finder.stages.defaults.take();
+    let listed = finder.listed(insert, relation, true).ok_or_else(not_put)?;
+    let is_put = |name: &str| left_out.as_ref().is_some_and(|defaults| defaults.names.iter().any(|known| known == name));
+    let is_plain = |column: &&Column| nature(column, context) == Some(Nature::Clock);
+    let has_default = |name: &str| {
+        let place = listed.iter().position(|known| known == name);
+        let row_has = |row: Node<'_>| {
+            let value = row.as_node_list().zip(place).and_then(|(row, place)| row.iter().nth(place));
+            matches!(value, Some(Node::SetToDefault(_)))
+        };
+        place.is_some() && select.values_lists().iter().any(row_has)
+    };
+    for column in read {
+        let is_left_out = !listed.contains(&column.name);
+        if (is_left_out && !is_put(&column.name)) || ((is_left_out || has_default(&column.name)) && !is_plain(&column)) {
+            return Err(not_put_of(&column.name));
+        }
+    }
+    let given = finder.stages.queries.into_iter().map(|stage| (stage.start..stage.end, stage.query)).collect();
+    Ok(ClockDefaults { given, left_out })
+}
+
+/// The time of a transaction, under any name.
+fn reads_clock(column: &Column) -> bool {
+    let default = column.default.as_deref().filter(|_| !column.is_generated && column.identity.is_none());
+    default.is_some_and(|default| hides_clock(default) || !matches!(clock::replaced(default, None), Ok(None)))
+}
+
+fn table<'c>(name: &nodes::RangeVar, context: &'c Context) -> Option<&'c Relation> {
+    resolve(context, name, &context.search_path).table()
+}
+
+fn with_clause(statement: Node<'_>) -> Option<&nodes::WithClause> {
+    match statement {
+        Node::InsertStmt(insert) => insert.with_clause(),
+        Node::UpdateStmt(update) => update.with_clause(),
+        Node::DeleteStmt(delete) => delete.with_clause(),
+        Node::MergeStmt(merge) => merge.with_clause(),
+        Node::SelectStmt(select) => select.with_clause(),
+        _ => None,
+    }
+}
+
+/// No such default is read in a place where nothing can be put.
+fn check_no_defaults(statement: Node<'_>, context: &Context) -> Result<(), PgError> {
+    check_no_set_default(statement, context)?;
+    let (name, given) = match statement {
+        Node::InsertStmt(insert) => (insert.relation(), insert.cols()),
+        Node::CopyStmt(copy) if copy.is_from => (copy.relation(), copy.attlist()),
+        _ => return Ok(()),
+    };
+    let Some(relation) = name.and_then(|name| table(name, context)) else { return Ok(()) };
+    let is_named = |column: &Column| {
+        let is_it = |node: Node<'_>| match node {
+            Node::ResTarget(target) => target.name() == Some(column.name.as_str()),
+            node => node.as_str() == Some(column.name.as_str()),
+        };
+        given.iter().any(is_it)
+    };
+    let is_copy_of_all = matches!(statement, Node::CopyStmt(_)) && given.is_empty();
+    match relation.columns.iter().find(|column| reads_clock(column) && !is_copy_of_all && !is_named(column)) {
+        Some(column) => Err(not_put_of(&column.name)),
+        None => Ok(()),
+    }
+}
+
+/// `SET column = DEFAULT`.
+fn check_no_set_default(statement: Node<'_>, context: &Context) -> Result<(), PgError> {
+    let mut found = Ok(());
+    let mut check = |name: Option<&nodes::RangeVar>, target: Node<'_>| {
+        let (Some(relation), Node::ResTarget(target)) = (name.and_then(|name| table(name, context)), target) else { return };
+        let is_it = |column: &&Column| target.name() == Some(column.name.as_str()) && reads_clock(column);
+        if sets_default(target.val())
+            && let Some(column) = relation.columns.iter().find(is_it)
+        {
+            found = Err(not_put_of(&column.name));
+        }
+    };
+    match statement {
+        Node::UpdateStmt(update) => {
+            update.target_list().iter().for_each(|target| check(update.relation(), Node::ResTarget(target)));
+        }
+        Node::InsertStmt(insert) => {
+            let conflict = insert.on_conflict_clause();
+            let targets = conflict.into_iter().flat_map(|conflict| conflict.target_list().iter());
+            targets.for_each(|target| check(insert.relation(), Node::ResTarget(target)));
+        }
+        Node::MergeStmt(merge) => {
+            let reads = merge.relation().and_then(|name| table(name, context));
+            if let Some(column) = reads.and_then(|relation| relation.columns.iter().find(|column| reads_clock(column))) {
+                return Err(not_put_of(&column.name));
+            }
+        }
+        _ => {}
+    }
+    found
+}
+
+fn not_put() -> PgError {
+    PgError::internal("the rows of an INSERT are not where they were read")
+}
+
+fn not_put_of(column: &str) -> PgError {
+    PgError::unsupported(
+        format!("the default of column \"{column}\" is not supported here in a transaction on several shards"),
+        "It reads the time of the transaction, which is that of the shard where the transaction began, and each shard has a clock of its own.",
+        "Give the column its value: now().",
+    )
 }
 
 /// What a default reads that shards would each read for themselves.
