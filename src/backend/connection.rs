@@ -29,7 +29,10 @@ use tokio::io::AsyncWrite;
 use tokio::time::timeout;
 
 use super::reset::ResetValues;
-use super::{CustomNames, ForeignOids, NestedValues, Output, PreparedStatements, Settings, ShardText, StatementId, StatementName};
+use super::{
+    CustomNames, ForeignOids, NestedValues, Output, Pending, PreparedStatements, Reply, Settings, ShardText, StatementId,
+    StatementName,
+};
 use crate::auth::{BackendKey, Greeting};
 use crate::catalog::SessionEffects;
 use crate::net::{ShardEndpoint, ShardStream};
@@ -67,46 +70,6 @@ pub struct ConnectionLimits {
 impl ConnectionLimits {
     /// Of connections for the proxy's own statements, whose answers are short.
     pub const OWN: Self = Self { message_bytes_max: 16 << 20, unasked_bytes_max: 1 << 20 };
-}
-
-/// An answer that the shard still owes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pending {
-    pub reply: Reply,
-    /// Forwarded to the client; otherwise swallowed, except errors.
-    pub is_visible: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// ParseComplete; an error means the connection does not have the statement.
-    Parse(StatementId),
-    /// ParseComplete of the unnamed statement.
-    ParseUnnamed,
-    Bind,
-    Close,
-    /// Of a statement that is not wanted any more.
-    CloseStatement(StatementId),
-    /// ParameterDescription, then RowDescription or NoData: what the connection has of this statement.
-    Columns(StatementId),
-    DescribePortal,
-    /// Rows, then CommandComplete, PortalSuspended or EmptyQueryResponse.
-    Execute,
-    /// The same; the values of each row are translated as [`Connection::expect_nested`] was told.
-    ExecuteNested(u16),
-    /// Everything up to ReadyForQuery.
-    Query,
-    /// The same, of a text that another shard answers for all: only an error is news.
-    Echo,
-    /// ReadyForQuery.
-    Sync,
-    /// An error, which fails an implicit transaction on purpose.
-    Abort,
-    /// CloseComplete of nothing, after a COPY that has failed. While the shard read its data it was sent so many Syncs, which come
-    /// before this in `pending`: those that are still there now have been read as part of the data, and are not answered.
-    SyncsOfCopy(u32),
-    /// Nothing comes from the shard: the proxy answers the client itself, in order, with this bodyless message.
-    Local(u8),
 }
 
 /// A frame at the front of the input.
@@ -188,20 +151,22 @@ pub struct Connection {
     pub drawn_by: Option<(i32, u64)>,
     /// The session left something behind that no SET can undo.
     pub is_pinned: bool,
+    /// Of the proxy's lease when it was opened: see [`crate::shardmap::Membership`].
+    pub generation: i64,
 }
 
 impl Connection {
     pub fn new(stream: ShardStream, endpoint: &Arc<ShardEndpoint>, greeting: Greeting, runtime: usize) -> Self {
-        Self::after_login(stream, endpoint, greeting, runtime, false)
+        Self::after_login(stream, endpoint, greeting, runtime, 0)
     }
 
-    /// `has_query`: one was sent behind the login, and its answer may have begun to come.
+    /// `queries`: so many were sent behind the login, and their answers may have begun to come.
     pub(super) fn after_login(
         stream: ShardStream,
         endpoint: &Arc<ShardEndpoint>,
         greeting: Greeting,
         runtime: usize,
-        has_query: bool,
+        queries: usize,
     ) -> Self {
         let now = Instant::now();
         let parameters: Vec<(Arc<str>, Arc<str>)> =
@@ -242,11 +207,10 @@ impl Connection {
             is_cancel_pending: false,
             drawn_by: None,
             is_pinned: false,
+            generation: 0,
         };
         connection.input = greeting.leftover;
-        if has_query {
-            connection.protocol.asked(client_tag::QUERY, None);
-        }
+        (0..queries).for_each(|_| connection.protocol.asked(client_tag::QUERY, None));
         connection.check_received(0);
         connection
     }
@@ -595,6 +559,48 @@ impl Connection {
             && !self.is_pinned
             && !self.keeps_something()
             && !self.is_cancel_pending
+    }
+
+    /// Until the shard has bound the portal that it was asked for; `false`: it says something else, or is lost. Nothing is taken from
+    /// what has come. Cancel safe.
+    pub async fn until_bound(&mut self) -> bool {
+        loop {
+            match self.says_bound() {
+                Some(is_bound) => return is_bound,
+                None if self.fill().await.is_err() => return false,
+                None => {}
+            }
+        }
+    }
+
+    fn says_bound(&self) -> Option<bool> {
+        let mut rest = &self.input[..];
+        loop {
+            let Ok(header) = FrameHeader::peek(rest, SHARD_FRAME_BYTES_MAX) else { return Some(false) };
+            let header = header?;
+            match header.tag {
+                shard_tag::BIND_COMPLETE => return Some(true),
+                shard_tag::PARSE_COMPLETE
+                | shard_tag::CLOSE_COMPLETE
+                | shard_tag::NOTICE
+                | shard_tag::NOTIFICATION
+                | shard_tag::PARAMETER_STATUS => rest = rest.get(header.total..)?,
+                _ => return Some(false),
+            }
+        }
+    }
+
+    /// The shard has ended it, which nobody has met yet as nothing was asked since. One system call.
+    pub fn has_ended_unseen(&mut self) -> bool {
+        while !self.owes() {
+            let before = self.input.len();
+            match self.stream.try_receive_now(&mut self.input) {
+                Ok(1..) => self.check_received(before),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Ok(0) | Err(_) => return true,
+            }
+        }
+        false
     }
 
     /// Looks for bytes or an end that came while nobody waited; no system call when the reactor has seen nothing, unless it was idle so

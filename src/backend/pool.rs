@@ -16,8 +16,11 @@
 //! Every runtime keeps its own idle connections, because a socket belongs to one reactor; moving one costs two system calls.
 //! The mutex is held for a few instructions, never across an await.
 
+mod checkout_error;
 mod retired;
 mod suspicion;
+
+pub use checkout_error::CheckoutError;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,7 +28,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use thiserror::Error;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
 
@@ -33,9 +35,9 @@ use super::health::Backoff;
 use super::identity::Misdirected;
 use super::open::OpenError;
 use super::{Connection, ConnectionLimits, Health, ShardAddress};
-use crate::auth::{BackendCredentials, ShardError};
-use crate::error::{PgError, SqlState};
-use crate::shardmap::ShardId;
+use crate::auth::BackendCredentials;
+use crate::error::SqlState;
+use crate::shardmap::{Membership, ShardId};
 use crate::telemetry::{Metrics, PoolCounters};
 
 /// Limits of every pool.
@@ -61,63 +63,6 @@ pub enum Checkout {
     First,
     /// The session holds a connection of another shard.
     LateJoiner,
-}
-
-#[derive(Debug, Error)]
-pub enum CheckoutError {
-    #[error("shard \"{shard}\" is not available")]
-    Unavailable { shard: String, reason: String },
-    #[error("no connection to shard \"{shard}\" became free")]
-    Timeout { shard: String, size: usize, timeout: Duration },
-    /// The shard refused the login: its own error.
-    #[error("shard \"{shard}\" refused the connection")]
-    Refused { shard: String, error: ShardError },
-    #[error("the url of shard \"{shard}\" does not lead there")]
-    Misdirected { shard: String, reason: Misdirected },
-    /// The shard has another address or state: ask its new pool.
-    #[error("the pool of shard \"{shard}\" is retired")]
-    Retired { shard: String },
-}
-
-impl CheckoutError {
-    /// The login failed by the password.
-    pub fn is_wrong_password(&self) -> bool {
-        matches!(self, CheckoutError::Refused { error, .. } if error.code() == Some(SqlState::INVALID_PASSWORD))
-    }
-}
-
-impl From<CheckoutError> for PgError {
-    fn from(error: CheckoutError) -> Self {
-        match error {
-            CheckoutError::Unavailable { shard, reason } => {
-                PgError::new(SqlState::CANNOT_CONNECT_NOW, format!("shard \"{shard}\" is not available now"))
-                    .with_detail(sentence(&reason))
-                    .with_hint("Retry; statements for other shards are not affected.")
-            }
-            CheckoutError::Timeout { shard, size, timeout } => PgError::new(
-                SqlState::TOO_MANY_CONNECTIONS,
-                format!("no connection to shard \"{shard}\" became free within {} ms", timeout.as_millis()),
-            )
-            .with_detail(format!("All {size} connections are in use (pool.size_per_shard)."))
-            .with_hint("Raise pool.size_per_shard or pool.checkout_timeout_ms, or shorten transactions."),
-            CheckoutError::Misdirected { shard, reason } => reason.into_error(&shard),
-            CheckoutError::Retired { shard } => {
-                PgError::new(SqlState::CANNOT_CONNECT_NOW, format!("shard \"{shard}\" is not available now"))
-                    .with_detail("Its address or state is being changed.")
-                    .with_hint("Retry the statement.")
-            }
-            CheckoutError::Refused { shard, error } => {
-                let text = |code| error.field(code).map(|text| String::from_utf8_lossy(text).into_owned());
-                let told = PgError::new(error.code().unwrap_or(SqlState::CONNECTION_FAILURE), error.message());
-                PgError { detail: text(b'D'), hint: text(b'H'), ..told }.with_context(format!("login to shard \"{shard}\""))
-            }
-        }
-    }
-}
-
-fn sentence(text: &str) -> String {
-    let mut characters = text.chars();
-    characters.next().map(|first| first.to_uppercase().chain(characters).chain(['.']).collect()).unwrap_or_default()
 }
 
 /// A connection that is checked out. Dropping it closes it; [`Pooled::release`] gives it back when it is clean.
@@ -228,6 +173,7 @@ pub struct Pool {
     state: Mutex<State>,
     /// Told when a connection is lost.
     disturbed: Arc<Notify>,
+    membership: Arc<Membership>,
 }
 
 #[expect(clippy::vec_box, reason = "a connection is some hundred bytes and changes hands under the lock")]
@@ -288,7 +234,8 @@ impl Pool {
         };
         let (asked_by, is_retired) = (AtomicU64::new(0), AtomicBool::new(false));
         let (state, disturbed) = (Mutex::new(state), Arc::clone(&pools.disturbed));
-        Self { shard, address, credentials, asked_by, is_retired, limits, counters, state, disturbed }
+        let membership = Arc::clone(&pools.membership);
+        Self { shard, address, credentials, asked_by, is_retired, limits, counters, state, disturbed, membership }
     }
 
     /// A clean connection that fits. Waits in the queue up to `checkout_timeout`. Cancel safe: a connection handed to a caller
@@ -449,7 +396,7 @@ impl Pool {
         failed: impl FnOnce(&mut Health, Instant),
     ) -> Result<Pooled, CheckoutError> {
         let slot = Slot { pool: self, is_used: false };
-        let opening = Box::pin(super::open::open(&self.address, &self.credentials, runtime));
+        let opening = Box::pin(super::open::open(&self.address, &self.credentials, runtime, Some(&self.membership)));
         let attempt = tokio::time::timeout(self.limits.connect_timeout, opening);
         let opened = attempt.await.unwrap_or(Err(OpenError::Timeout(self.limits.connect_timeout)));
         match &opened {
@@ -470,6 +417,10 @@ impl Pool {
                 let code = code.as_ref().map_or("", SqlState::as_str);
                 tracing::warn!(shard = %self.address.name, user = self.user(), code, reason = %error.message(), "shard refused a login");
                 Err(CheckoutError::Refused { shard: self.address.name.clone(), error })
+            }
+            Err(OpenError::ShutOut { generation }) => {
+                self.connected();
+                Err(CheckoutError::ShutOut { shard: self.address.name.clone(), generation })
             }
             Err(error) => {
                 let mut state = self.state.lock();
@@ -683,11 +634,12 @@ pub struct Pools {
     runtimes: usize,
     metrics: Metrics,
     disturbed: Arc<Notify>,
+    membership: Arc<Membership>,
 }
 
 impl Pools {
-    pub fn new(limits: PoolLimits, runtimes: usize, metrics: Metrics) -> Self {
-        Self { pools: RwLock::new(HashMap::new()), limits, runtimes, metrics, disturbed: Arc::default() }
+    pub fn new(limits: PoolLimits, runtimes: usize, metrics: Metrics, membership: Arc<Membership>) -> Self {
+        Self { pools: RwLock::new(HashMap::new()), limits, runtimes, metrics, disturbed: Arc::default(), membership }
     }
 
     /// Ready when a connection has been lost since it was last waited for.
@@ -740,7 +692,7 @@ mod tests {
     use crate::config::Secret;
     use crate::config::ShardUrl;
     use crate::net::ShardEndpoint;
-    use crate::shardmap::ShardState;
+    use crate::shardmap::{ProxyId, ShardState};
 
     pub(super) fn pools() -> Pools {
         let second = Duration::from_secs(1);
@@ -754,7 +706,7 @@ mod tests {
             backoff: Backoff { base: second, factor: 1.0, jitter: 0.0, max: second },
             connection: ConnectionLimits { message_bytes_max: 1 << 20, unasked_bytes_max: 1 << 20 },
         };
-        Pools::new(limits, 1, Metrics::new().expect("built"))
+        Pools::new(limits, 1, Metrics::new().expect("built"), Membership::new(ProxyId(1)))
     }
 
     pub(super) fn address(url: &str, state: ShardState) -> ShardAddress {

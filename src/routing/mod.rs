@@ -25,7 +25,9 @@ pub use claims::Claims;
 pub use inputs::{Inputs, Parameter};
 pub use owners::{has_moved, has_other_owner, is_held};
 pub use reach::{Named, OneOwner, Pinned, PlacedRows, Proof, Reach, Unsharded, Why, unsharded};
-pub use resolve::{Resolution, Resolved, Target, held_too_long, is_of_move, partition_has_moved, resolve, sharding_has_changed};
+pub use resolve::{
+    Resolution, Resolved, Target, held_too_long, is_of_move, partition_has_moved, resolve, sharding_has_changed, was_shut_out,
+};
 pub use shard_set::{ShardSet, Touched};
 pub use single_key::{Place, SingleKey};
 pub use source::MapSource;

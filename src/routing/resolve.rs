@@ -334,9 +334,16 @@ pub fn partition_has_moved() -> PgError {
         .with_hint("Retry the transaction.")
 }
 
+/// Shards have shut this proxy out since the statement was planned: what it was planned by may be old.
+pub fn was_shut_out() -> PgError {
+    PgError::new(SqlState::SERIALIZATION_FAILURE, "the proxy had lost its lease, and partitions may have moved")
+        .with_detail("The transaction began before. Nothing was applied.")
+        .with_hint("Retry the transaction.")
+}
+
 /// By another version of the map it may be none.
 pub fn is_of_move(error: &PgError) -> bool {
-    *error == partition_has_moved() || *error == sharding_has_changed()
+    *error == partition_has_moved() || *error == sharding_has_changed() || *error == was_shut_out()
 }
 
 fn map_too_slow() -> PgError {

@@ -86,7 +86,7 @@ pub(super) struct FakeMap {
 impl FakeMap {
     pub(super) fn new(group: Group) -> Self {
         Self {
-            snapshot: watch::Sender::new(Arc::new(MapInUse::new(snapshot(1, group)))),
+            snapshot: watch::Sender::new(Arc::new(MapInUse::new(snapshot(1, group), 1))),
             cached: HashMap::new(),
             stored: Some(HashMap::new()),
             requests: Mutex::new(Vec::new()),
@@ -94,7 +94,7 @@ impl FakeMap {
     }
 
     pub(super) fn publish(&self, counter: i64, group: Group) {
-        self.snapshot.send_replace(Arc::new(MapInUse::new(snapshot(counter, group))));
+        self.snapshot.send_replace(Arc::new(MapInUse::new(snapshot(counter, group), 1)));
     }
 }
 

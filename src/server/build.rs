@@ -31,7 +31,7 @@ pub(super) async fn gateway(config: &Arc<Config>, runtimes: usize, metrics: &Met
     };
     let control = Arc::new(Control::new(Arc::clone(&map), client_roles));
     let cluster = patiently(|| map.store().cluster_id()).await.context("the cluster's id could not be read (map.url)")?;
-    let pools = Pools::new(pool_limits(config), runtimes, metrics.clone());
+    let pools = Pools::new(pool_limits(config), runtimes, metrics.clone(), Arc::clone(map.lease().membership()));
     let gateway = Arc::new(Gateway::new(Arc::clone(config), map, pools, control, Counters::new(metrics), cluster));
     // While the home shard is away its schema is read later; clients get an error until then.
     if let Err(error) = gateway.refresh_catalog().await {

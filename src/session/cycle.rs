@@ -119,6 +119,9 @@ impl Session {
             let repeats = std::mem::take(&mut self.cycle.repeats);
             let before = (self.client.output.len(), self.client.flushes);
             self.cycle = Cycle { before, repeats, is_for_good: self.transaction.is_open(), ..Cycle::default() };
+            if !self.transaction.is_open() {
+                self.generation = self.gateway.map.load().generation();
+            }
         }
         self.cycle.keep(message.clone());
     }

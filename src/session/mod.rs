@@ -138,6 +138,8 @@ pub struct Session {
     reported: Vec<(Arc<str>, Arc<str>)>,
     context: Arc<Context>,
     pinned_map: PinnedMap,
+    /// Of the proxy's lease when the transaction began, or the cycle outside of one: it gets no connection of a later one.
+    generation: i64,
     cycle: Cycle,
     batch: Batch,
     recent_templates: RecentTemplates,
@@ -193,6 +195,7 @@ impl Session {
         Self {
             context: Arc::new(gateway.no_context(&identity.user)),
             pinned_map: PinnedMap::default(),
+            generation: gateway.map.load().generation(),
             cycle: Cycle::default(),
             settled: None,
             client: Client::new(stream, input, reply, frame_bytes_max),

@@ -21,21 +21,31 @@ use tokio::sync::watch;
 
 use super::cache::{LookupCache, LookupKey};
 use super::claims::Superseded;
+use super::lease::FIRST_GENERATION;
 use super::loader::Change;
 use super::model::{Epoch, GroupId, MapSnapshot, PartitionId};
 
 /// A version of the map that counts as in use as long as anybody holds it.
 #[derive(Debug)]
-pub struct MapInUse(Arc<MapSnapshot>);
+pub struct MapInUse {
+    snapshot: Arc<MapSnapshot>,
+    /// Of this proxy's lease when the map was read: what is planned by it runs on no connection of a later one.
+    generation: i64,
+}
 
 impl MapInUse {
-    pub fn new(snapshot: MapSnapshot) -> Self {
-        Self(Arc::new(snapshot))
+    pub fn new(snapshot: MapSnapshot, generation: i64) -> Self {
+        Self { snapshot: Arc::new(snapshot), generation }
     }
 
     /// The same version for those who only read it later: it does not count as in use.
     pub fn snapshot(&self) -> &Arc<MapSnapshot> {
-        &self.0
+        &self.snapshot
+    }
+
+    #[inline]
+    pub fn generation(&self) -> i64 {
+        self.generation
     }
 }
 
@@ -43,7 +53,7 @@ impl Deref for MapInUse {
     type Target = MapSnapshot;
 
     fn deref(&self) -> &MapSnapshot {
-        &self.0
+        &self.snapshot
     }
 }
 
@@ -62,7 +72,7 @@ impl Current {
     pub(super) fn new(snapshot: MapSnapshot, lookup_cache_entries: u64) -> Self {
         Self {
             epoch: watch::Sender::new(snapshot.epoch),
-            snapshot: ArcSwap::from_pointee(MapInUse::new(snapshot)),
+            snapshot: ArcSwap::from_pointee(MapInUse::new(snapshot, FIRST_GENERATION)),
             cache: LookupCache::new(lookup_cache_entries),
             writing: Mutex::new(()),
             superseded: Mutex::new(Vec::new()),
@@ -99,9 +109,18 @@ impl Current {
             self.superseded.lock().push((old.epoch, Arc::downgrade(&old)));
             self.claims.supersede(&old, &change.snapshot);
             self.cache.forget(&change.keys);
-            self.snapshot.store(Arc::new(MapInUse::new(change.snapshot)));
+            self.snapshot.store(Arc::new(MapInUse::new(change.snapshot, old.generation)));
         }
         self.epoch.send_replace(next);
+    }
+
+    /// The map that was read last is of a new generation of the lease. What was planned until now counts as planned by an older map.
+    pub(super) fn begin_generation(&self, generation: i64) {
+        let _writing = self.writing.lock();
+        let old = self.snapshot.load_full();
+        self.superseded.lock().push((old.epoch, Arc::downgrade(&old)));
+        let snapshot = Arc::clone(&old.snapshot);
+        self.snapshot.store(Arc::new(MapInUse { snapshot, generation }));
     }
 
     /// Puts mappings in that were read at `epoch`; `false`: that is not the snapshot's epoch, nothing was put in.

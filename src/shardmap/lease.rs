@@ -7,8 +7,9 @@
 //! Registered before the map is read, so that nobody who changes the map overlooks a proxy that works by the old one. A
 //! renewal is good for [`LEASE`] by this machine's boot-time clock (it goes on in suspend), counted from before the renewal was
 //! sent; others judge the lease by a row that has not changed for that long on their own clock. Clocks are never compared.
-//! A row that is gone (removed as abandoned, or the map was restored) is made again with epoch 0:0, and the map is loaded
-//! before the lease is valid again; so it is after a lease that has run out.
+//! A row that is gone (removed by a move that goes on without this proxy, removed as abandoned, or the map was restored) is made
+//! again with epoch 0:0 and the next *generation*, and the map is loaded before the lease is valid again; so it is after a lease that
+//! has run out. Connections to shards are of a generation ([`Membership`]), and a shard shuts out generations ([`super::fences`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use rand::Rng;
 use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -54,6 +56,32 @@ pub struct Lease {
     told_reached: AtomicI64,
     /// The same of the one by which the held groups are drained; 0: they are not.
     told_drained: AtomicI64,
+    membership: Arc<Membership>,
+    /// Somebody has met a shard that shuts this generation out.
+    doubted: Notify,
+}
+
+/// By what shards know this process's connections.
+#[derive(Debug)]
+pub struct Membership {
+    pub proxy: ProxyId,
+    generation: watch::Sender<i64>,
+}
+
+impl Membership {
+    pub fn new(proxy: ProxyId) -> Arc<Self> {
+        Arc::new(Self { proxy, generation: watch::Sender::new(FIRST_GENERATION) })
+    }
+
+    /// Of connections that are opened now. Grows before the first map of the next generation is in place, so no connection is of an
+    /// earlier one than the map that a statement on it is planned by.
+    pub fn generation(&self) -> i64 {
+        *self.generation.borrow()
+    }
+
+    pub(super) fn advance(&self, to: i64) {
+        self.generation.send_replace(to);
+    }
 }
 
 impl Lease {
@@ -65,6 +93,8 @@ impl Lease {
             clients: AtomicI64::new(0),
             told_reached: AtomicI64::new(0),
             told_drained: AtomicI64::new(0),
+            membership: Membership::new(proxy_id),
+            doubted: Notify::new(),
         }
     }
 
@@ -85,6 +115,19 @@ impl Lease {
     /// While it is not, the map may have changed in ways that this proxy has not heard of.
     pub fn is_valid(&self) -> bool {
         boot_time() < self.valid_until.load(Ordering::Acquire)
+    }
+
+    pub fn membership(&self) -> &Arc<Membership> {
+        &self.membership
+    }
+
+    /// Waits for a later generation than this: a shard has shut this one out. Not bounded: the caller is. Cancel safe.
+    pub async fn later_than(&self, generation: i64) {
+        let mut generations = self.membership.generation.subscribe();
+        self.doubted.notify_one();
+        // The sender lives as long as this lease.
+        let outcome = generations.wait_for(|now| *now > generation).await.map(drop);
+        assert!(outcome.is_ok(), "the lease outlives its borrower");
     }
 
     /// The number of client connections that the next renewal tells.
@@ -123,6 +166,7 @@ pub(super) async fn keep_renewing(shared: Arc<Shared>, store: Store, cancel: Can
                 tokio::time::sleep(CHANGES_TOGETHER).await;
             }
             () = tokio::time::sleep(AWAITED_INTERVAL), if is_awaited => {}
+            () = shared.lease.doubted.notified() => {}
         }
         epochs.mark_unchanged();
         tokio::select! {
@@ -156,13 +200,17 @@ pub(super) async fn renew(shared: &Shared, store: &Store) -> Result<(), StoreErr
     let sent_at = boot_time();
     let (seen, reached) = (shared.current.load().epoch, shared.current.reached());
     let drained = if shared.current.is_drained() { reached.counter } else { 0 };
-    let renewing = timeout(RENEWAL_TIMEOUT, store.renew_proxy(lease, seen, (reached, drained)));
+    let generation = shared.current.load().generation();
+    let renewing = timeout(RENEWAL_TIMEOUT, store.renew_proxy((lease, generation), seen, (reached, drained)));
     let Some(epoch) = renewing.await.unwrap_or_else(|_| Err(StoreError::no_answer()))? else {
         // The row is gone. Whoever changed the map meanwhile did not wait for us: all we know may be old.
         lease.end();
-        tracing::warn!(proxy_id = %lease.proxy_id, "lease row is gone, registering again");
-        store.register_proxy(lease).await?;
+        let generation = shared.current.load().generation() + 1;
+        tracing::warn!(proxy_id = %lease.proxy_id, generation, "lease row is gone, registering again");
+        store.register_proxy(lease, generation).await?;
         shared.refresh(store).await?;
+        lease.membership.advance(generation);
+        shared.current.begin_generation(generation);
         return Ok(());
     };
     lease.told_reached.store(reached.counter, Ordering::Relaxed);
@@ -183,31 +231,43 @@ pub(super) async fn renew(shared: &Shared, store: &Store) -> Result<(), StoreErr
 }
 
 impl Store {
-    /// Makes the row, with epoch 0:0. Rows that nobody has renewed for [`ABANDONED_AFTER`] are swept out.
-    pub(super) async fn register_proxy(&self, lease: &Lease) -> Result<(), StoreError> {
+    /// Makes the row, with epoch 0:0. Rows that nobody has renewed for [`ABANDONED_AFTER`] are swept out; the shards shut these
+    /// proxies out.
+    pub(super) async fn register_proxy(&self, lease: &Lease, generation: i64) -> Result<(), StoreError> {
         let query = sqlx::query(
             "WITH abandoned AS (
                  DELETE FROM shardgate_map.proxy WHERE last_seen < now() - make_interval(secs => $3) AND proxy_id <> $1
+                 RETURNING proxy_id, generation, address
+             ), fenced AS (
+                 SELECT count(shardgate_map.begin_fence(proxy_id, generation, address)) FROM abandoned WHERE generation IS NOT NULL
              )
-             INSERT INTO shardgate_map.proxy (proxy_id, address, process) VALUES ($1, $2, $4)
+             INSERT INTO shardgate_map.proxy (proxy_id, address, process, generation)
+             SELECT $1, $2, $4, $5 FROM fenced
              ON CONFLICT (proxy_id) DO UPDATE
-             SET incarnation = 0, counter = 0, seen_incarnation = 0, seen_counter = 0, drained = 0, last_seen = clock_timestamp()",
+             SET incarnation = 0, counter = 0, seen_incarnation = 0, seen_counter = 0, drained = 0, last_seen = clock_timestamp(),
+                 generation = excluded.generation, renewals = proxy.renewals + 1",
         )
         .bind(lease.proxy_id.0)
         .bind(&lease.address)
         .bind(ABANDONED_AFTER.as_secs_f64())
-        .bind(process::own());
+        .bind(process::own())
+        .bind(generation);
         query.execute(&self.pool()?).await.map(drop).map_err(StoreError::reading)
     }
 
     /// Gives the map's epoch; `None`: the row is gone.
-    async fn renew_proxy(&self, lease: &Lease, seen: Epoch, (reached, drained): (Epoch, i64)) -> Result<Option<Epoch>, StoreError> {
+    async fn renew_proxy(
+        &self,
+        (lease, generation): (&Lease, i64),
+        seen: Epoch,
+        (reached, drained): (Epoch, i64),
+    ) -> Result<Option<Epoch>, StoreError> {
         let row: Option<(i64, i64)> = sqlx::query_as(
             "UPDATE shardgate_map.proxy p
              SET incarnation = $2, counter = $3, clients = $4, seen_incarnation = $5, seen_counter = $6, drained = $7,
                  renewals = p.renewals + 1, last_seen = clock_timestamp()
              FROM shardgate_map.cluster c
-             WHERE p.proxy_id = $1
+             WHERE p.proxy_id = $1 AND p.generation = $8
              RETURNING c.incarnation, c.counter",
         )
         .bind(lease.proxy_id.0)
@@ -217,6 +277,7 @@ impl Store {
         .bind(seen.incarnation)
         .bind(seen.counter)
         .bind(drained)
+        .bind(generation)
         .fetch_optional(&self.pool()?)
         .await
         .map_err(StoreError::reading)?;
@@ -245,6 +306,8 @@ fn boot_time() -> i64 {
 
 /// How long a renewal is good for.
 pub const LEASE: Duration = Duration::from_secs(5);
+/// Of a process that has just registered.
+pub(super) const FIRST_GENERATION: i64 = 1;
 /// A proxy that says nothing for so long is taken for gone, whoever would have to wait for it.
 pub(super) const ABANDONED_AFTER: Duration = Duration::from_secs(60 * 60);
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(1);

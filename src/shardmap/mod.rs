@@ -35,6 +35,7 @@ mod current;
 mod cuts;
 mod encoding;
 mod error;
+mod fences;
 mod lease;
 mod loader;
 mod lookup;
@@ -45,6 +46,7 @@ mod placement;
 mod process;
 mod proxies;
 mod sequences;
+mod silence;
 mod store;
 mod watch;
 
@@ -53,7 +55,8 @@ pub use claims::{ClaimCount, CountedClaim};
 pub use cuts::{Isolation, bounds_around, equal_pieces, refuse_impossible_key};
 pub use encoding::key_from_stored;
 pub use error::{StoreError, map_unreachable};
-pub use lease::{AWAITED_FOR, LEASE, Lease, ProxyId};
+pub use fences::Fence;
+pub use lease::{AWAITED_FOR, LEASE, Lease, Membership, ProxyId};
 pub use loader::{Change, ChangedKeys, Loaded};
 pub use lookup::LookupError;
 pub use model::{
@@ -62,8 +65,9 @@ pub use model::{
 };
 pub use moves::{Asked, CUTOVER_LEASE, DRIVER_LEASE, Move, MoveId, MoveOptions, MoveState, PastMove, Progress, Term};
 pub use placement::{NewPartition, hash_slices, spread};
-pub use proxies::{ProxyBehind, Silent};
+pub use proxies::{ProxiesSeen, ProxyBehind, Silent};
 pub use sequences::{NewSequence, NumberBlock, SequencePlace, SequenceState};
+pub use silence::Leases;
 pub use store::{Store, migrations, migrations_up_to};
 
 use cache::LookupKey;
@@ -131,7 +135,7 @@ impl ShardMap {
         }
         store.check().await?;
         let lease = Lease::new(options.proxy_id, options.address);
-        store.register_proxy(&lease).await?;
+        store.register_proxy(&lease, lease::FIRST_GENERATION).await?;
         let change = store.load().await?;
         let shared = Arc::new(Shared::new(change.snapshot, options.lookup_cache_entries, lease));
         shared.full_loads.store(1, Ordering::Relaxed);

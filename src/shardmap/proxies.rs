@@ -4,11 +4,15 @@
 //! whose row has not changed for [`LEASE`] by our clock has lost its lease: it does nothing that needs one, and goes on with
 //! the rest by the map that it knows. Whether that matters the caller knows ([`Silent`]). Our own state is asked directly, since
 //! our row lags by up to a second.
+//!
+//! One that a move goes on without has no row any more, but a fence ([`super::fences`]), by which it counts as behind until the shards
+//! have shut it out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::AssertSqlSafe;
 use sqlx::types::Json;
 use tokio::time::{Instant, sleep};
 
@@ -16,8 +20,9 @@ use super::ShardMap;
 use super::changes::read;
 use super::current::MapInUse;
 use super::error::StoreError;
+use super::fences::{FENCES, Fence};
 use super::lease::{ABANDONED_AFTER, LEASE, ProxyId};
-use super::model::Epoch;
+use super::model::{Epoch, ShardId};
 use super::process;
 use super::store::Store;
 
@@ -38,6 +43,18 @@ pub struct ProxyBehind {
     pub address: String,
     /// It has lost its lease; by the map database's clock.
     pub silent_for: Option<Duration>,
+    /// With which renewals it was seen, where shards can shut it out.
+    pub renewals: Option<i64>,
+}
+
+/// One reading.
+#[derive(Debug)]
+pub struct ProxiesSeen {
+    pub behind: Vec<ProxyBehind>,
+    /// Of every proxy that has a row, how often it has renewed its lease.
+    pub renewals: Vec<(i64, i64)>,
+    /// Those that some shard has not shut out yet.
+    pub fences: Vec<Fence>,
 }
 
 /// One row of the proxies, for judging leases.
@@ -53,6 +70,9 @@ struct ProxyRow {
     silent: f64,
     /// Of [`process`].
     process: Option<String>,
+    generation: Option<i64>,
+    /// It has no row but a fence: shards that have shut it out.
+    fenced_on: Option<Vec<i32>>,
 }
 
 impl ProxyRow {
@@ -66,13 +86,33 @@ impl ProxyRow {
 
     /// Its process has ended for certain, or has said nothing for so long that it is taken for gone.
     fn is_gone(&self) -> bool {
-        let has_ended = || self.process.as_deref().is_some_and(process::has_ended);
-        self.silent_for() > ABANDONED_AFTER || self.silent_for() > LEASE && has_ended()
+        let is_abandoned = self.fenced_on.is_none() && self.silent_for() > ABANDONED_AFTER;
+        is_abandoned || self.has_ended()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.silent_for() > LEASE && self.process.as_deref().is_some_and(process::has_ended)
+    }
+
+    /// May a statement that it has planned before an epoch still reach these shards? `is_behind`: as far as its row says.
+    fn may_reach(&self, shards: &[ShardId], is_behind: impl Fn(&Self) -> bool) -> bool {
+        match (&self.fenced_on, self.generation) {
+            (Some(fenced_on), _) => shards.iter().any(|shard| !fenced_on.contains(&shard.0)),
+            // However long it is silent: it is shut out first.
+            (None, Some(_)) => is_behind(self) && !self.has_ended(),
+            (None, None) => is_behind(self) && !self.is_gone(),
+        }
+    }
+
+    fn fence(&self) -> Option<Fence> {
+        let shards = self.fenced_on.as_ref()?.iter().copied().map(ShardId).collect();
+        Some(Fence { proxy: ProxyId(self.proxy_id), generation: self.generation?, address: self.address.clone(), shards })
     }
 
     fn into_behind(self) -> ProxyBehind {
-        let silent_for = Some(self.silent_for()).filter(|silent| *silent > LEASE);
-        ProxyBehind { id: ProxyId(self.proxy_id), address: self.address, silent_for }
+        let silent_for = Some(self.silent_for()).filter(|silent| *silent > LEASE || self.fenced_on.is_some());
+        let renewals = Some(self.renewals).filter(|_| self.generation.is_some() && self.fenced_on.is_none());
+        ProxyBehind { id: ProxyId(self.proxy_id), address: self.address, silent_for, renewals }
     }
 }
 
@@ -94,6 +134,9 @@ impl ShardMap {
             let own_reached = self.shared.current.reached_but_for(own);
             let mut behind = self.store.proxies().await?;
             behind.retain(|row| {
+                if row.fenced_on.is_some() {
+                    return silent == Silent::Awaited && row.proxy_id != this.0;
+                }
                 let (renewals, since) = seen.entry(row.proxy_id).or_insert((row.renewals, Instant::now()));
                 if *renewals != row.renewals {
                     (*renewals, *since) = (row.renewals, Instant::now());
@@ -106,7 +149,7 @@ impl ShardMap {
             });
             let mut behind: Vec<ProxyBehind> = behind.into_iter().map(ProxyRow::into_behind).collect();
             if own_reached < epoch {
-                behind.push(ProxyBehind { id: this, address: self.lease().address().to_owned(), silent_for: None });
+                behind.push(ProxyBehind { id: this, address: self.lease().address().to_owned(), silent_for: None, renewals: None });
             }
             if behind.is_empty() || Instant::now() >= deadline {
                 return Ok(behind);
@@ -141,22 +184,28 @@ impl ShardMap {
 }
 
 impl Store {
-    /// Proxies that may have statements which were planned before this epoch, for who is none itself. As with [`Silent::Awaited`], one
-    /// that has lost its lease counts until it is gone for certain.
-    pub async fn proxies_behind(&self, epoch: Epoch) -> Result<Vec<ProxyBehind>, StoreError> {
-        let is_behind = |row: &ProxyRow| row.reached() < epoch && !row.is_gone();
-        Ok(self.proxies().await?.into_iter().filter(is_behind).map(ProxyRow::into_behind).collect())
+    /// Proxies that may have statements which were planned before this epoch and may still reach these shards, for who is none itself.
+    /// One that has lost its lease counts until it is gone for certain, or is shut out there.
+    pub async fn proxies_behind(&self, epoch: Epoch, shards: &[ShardId]) -> Result<ProxiesSeen, StoreError> {
+        let rows = self.proxies().await?;
+        Ok(ProxiesSeen::of(rows, |row| row.may_reach(shards, |row| row.reached() < epoch)))
     }
 
     /// As [`Store::proxies_behind`], and those that have transactions which pass the hold of this epoch.
-    pub async fn proxies_not_drained(&self, held: Epoch) -> Result<Vec<ProxyBehind>, StoreError> {
-        let is_behind = |row: &ProxyRow| (row.reached() < held || row.drained < held.counter) && !row.is_gone();
-        Ok(self.proxies().await?.into_iter().filter(is_behind).map(ProxyRow::into_behind).collect())
+    pub async fn proxies_not_drained(&self, held: Epoch, shards: &[ShardId]) -> Result<ProxiesSeen, StoreError> {
+        let rows = self.proxies().await?;
+        Ok(ProxiesSeen::of(rows, |row| row.may_reach(shards, |row| row.reached() < held || row.drained < held.counter)))
+    }
+
+    /// Those that have not renewed their leases for a while, by the map database's clock, and may still reach these shards.
+    pub async fn proxies_silent(&self, for_longer_than: Duration, shards: &[ShardId]) -> Result<ProxiesSeen, StoreError> {
+        let rows = self.proxies().await?;
+        Ok(ProxiesSeen::of(rows, |row| row.may_reach(shards, |row| row.silent_for() > for_longer_than)))
     }
 
     /// Every proxy's id and how often it has renewed its lease: one that does not renew for [`LEASE`] is gone.
     pub async fn proxy_renewals(&self) -> Result<Vec<(i64, i64)>, StoreError> {
-        Ok(self.proxies().await?.into_iter().map(|row| (row.proxy_id, row.renewals)).collect())
+        Ok(renewals(&self.proxies().await?))
     }
 
     /// Tells of this proxy's waiting transactions; those of the others.
@@ -183,15 +232,28 @@ impl Store {
     }
 
     async fn proxies(&self) -> Result<Vec<ProxyRow>, StoreError> {
-        sqlx::query_as(
-            "SELECT proxy_id, address, incarnation, counter, renewals, drained, process,
-                    extract(epoch FROM clock_timestamp() - last_seen)::float8 AS silent
-             FROM shardgate_map.proxy",
-        )
+        sqlx::query_as(AssertSqlSafe(format!(
+            "SELECT proxy_id, address, incarnation, counter, renewals, drained, process, generation, NULL::int[] AS fenced_on,
+                        extract(epoch FROM clock_timestamp() - last_seen)::float8 AS silent
+                 FROM shardgate_map.proxy
+                 UNION ALL {FENCES}"
+        )))
         .fetch_all(&self.pool()?)
         .await
         .map_err(StoreError::reading)
     }
+}
+
+impl ProxiesSeen {
+    fn of(rows: Vec<ProxyRow>, is_behind: impl Fn(&ProxyRow) -> bool) -> Self {
+        let (renewals, fences) = (renewals(&rows), rows.iter().filter_map(ProxyRow::fence).collect());
+        let behind = rows.into_iter().filter(is_behind).map(ProxyRow::into_behind).collect();
+        Self { behind, renewals, fences }
+    }
+}
+
+fn renewals(rows: &[ProxyRow]) -> Vec<(i64, i64)> {
+    rows.iter().filter(|row| row.fenced_on.is_none()).map(|row| (row.proxy_id, row.renewals)).collect()
 }
 
 /// A proxy sees a change within milliseconds.

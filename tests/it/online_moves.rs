@@ -1,7 +1,10 @@
 //! Partitions that move between shards while applications use them: nothing lost, nothing counted twice, nobody told.
 
 mod aborts;
+mod freezes;
+mod frozen;
 mod kills;
+mod long_readers;
 mod operators;
 mod partitions;
 mod plans;

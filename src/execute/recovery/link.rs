@@ -194,7 +194,7 @@ impl Link {
 
 async fn connect(shard: &Shard) -> Result<(Connection, String), LinkError> {
     let (address, credentials) = ShardAddress::of(shard).map_err(|_| LinkError::Url)?;
-    let opening = tokio::time::timeout(CONNECT_TIMEOUT, Box::pin(crate::backend::open(&address, &credentials, 0)));
+    let opening = tokio::time::timeout(CONNECT_TIMEOUT, Box::pin(crate::backend::open(&address, &credentials, 0, None)));
     let mut connection = match opening.await {
         Ok(Ok(connection)) => connection,
         Ok(Err(OpenError::Misdirected(Misdirected::Standby))) => return Err(LinkError::Standby),

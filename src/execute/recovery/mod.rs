@@ -13,8 +13,8 @@
 //! Connections belong to the runtime on which [`Recovery`] was made; calls from other runtimes are carried there.
 
 mod collect;
-mod leases;
 mod link;
+mod orphans;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -27,8 +27,7 @@ use tokio::runtime::Handle;
 
 use crate::execute::commit::rules::Finish;
 use crate::execute::commit::{self, Finished, Registry, TransactionId};
-use crate::shardmap::{Shard, ShardId, ShardMap, StoreError};
-use leases::Leases;
+use crate::shardmap::{Leases, Shard, ShardId, ShardMap, StoreError};
 pub(super) use link::Link;
 pub use link::{LinkError, Prepared};
 
@@ -77,7 +76,7 @@ impl Recovery {
             map,
             registry,
             links: Mutex::default(),
-            leases: Mutex::default(),
+            leases: Mutex::new(Leases::new(ROUND_GAP_MAX)),
             seen: Mutex::default(),
             runtime: Handle::current(),
         }
@@ -155,7 +154,7 @@ impl Recovery {
         let mut orphans = BTreeMap::<TransactionId, Vec<_>>::new();
         for (link, prepared) in prepared {
             let is_active = self.registry.is_active(&prepared.id);
-            if leases::is_orphan(&prepared, self.registry.incarnation(), is_active, &leases, now) {
+            if orphans::is_orphan(&prepared, self.registry.incarnation(), is_active, &leases, now) {
                 orphans.entry(prepared.id.clone()).or_default().push((link, prepared));
             }
         }
@@ -418,6 +417,8 @@ async fn finish_on(link: &mut Link, id: &TransactionId, gid: &str, is_committed:
     }
 }
 
+/// Rounds follow each other within this, mostly.
+const ROUND_GAP_MAX: Duration = Duration::from_secs(3);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// A session does not wait longer for a shard that has just come back.
 const BEFORE_USE_TIMEOUT: Duration = Duration::from_secs(3);

@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::drive::{Driver, Turn};
+use super::fencing;
 use crate::shardmap::{Move, MoveId};
 
 /// Runs until cancelled; what it drives then is left to others. `watch`: told again and again which moves have not ended.
@@ -28,6 +29,9 @@ pub async fn keep_driving(driver: Driver, watch: impl Fn(&[Move]), cancel: Cance
                 continue;
             }
             () = tokio::time::sleep(LOOK_INTERVAL) => {}
+        }
+        if let Err(error) = Box::pin(fencing::finish_all(&driver.store)).await {
+            tracing::debug!(%error, "which proxies are shut out could not be read");
         }
         let Ok(moves) = driver.store.running_moves().await else { continue };
         watch(&moves);

@@ -1,7 +1,7 @@
 //! Drives a move from where it stands to its end, whoever began it.
 //!
 //! One turn takes a term, opens both sides, and runs the state that the map shows; what stops it says what comes next. A second
-//! task tells the map that the driver lives, and hears what is asked. Nothing that a driver knows is needed by the next one but
+//! task tells the map that the driver lives, and hears what is asked; a third one goes on without proxies that are silent. Nothing that a driver knows is needed by the next one but
 //! what the map and the shards hold.
 
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use super::fencing::{self, Trouble};
 use super::moving::Moving;
 use super::states::{aborting, catching_up, cleaning_up, copying, cutting_over, planned, preparing, switched, verifying};
 use super::stop::Stop;
@@ -76,10 +77,12 @@ impl Driver {
         // As it is under the term: another driver may have acted meanwhile.
         let the_move = self.require(id).await?;
         let progress = Arc::new(Mutex::new(Progress { error: the_move.error.clone(), ..Progress::default() }));
+        let trouble = Arc::new(Trouble::default());
         let state = the_move.state;
         let outcome = tokio::select! {
-            outcome = Box::pin(self.run(the_move.clone(), term, Arc::clone(&progress))) => outcome,
+            outcome = Box::pin(self.run(the_move.clone(), term, (Arc::clone(&progress), Arc::clone(&trouble)))) => outcome,
             stop = self.keep((id, term), state, &progress) => Err(stop),
+            () = fencing::keep_shutting_out(&self.store, &the_move, &trouble) => Ok(()),
         };
         match outcome {
             Ok(()) => Ok(Turn::WentOn),
@@ -87,7 +90,7 @@ impl Driver {
         }
     }
 
-    async fn run(&self, the_move: Move, term: Term, progress: Arc<Mutex<Progress>>) -> Result<(), Stop> {
+    async fn run(&self, the_move: Move, term: Term, shared: (Arc<Mutex<Progress>>, Arc<Trouble>)) -> Result<(), Stop> {
         if the_move.state == MoveState::Planned && the_move.asked == Some(Asked::Abort) {
             return Err(Stop::Withdraw("aborted".to_owned()));
         }
@@ -99,7 +102,7 @@ impl Driver {
                 return Ok(());
             }
         }
-        let mut moving = Box::pin(Moving::open(self, (the_move, term), progress)).await?;
+        let mut moving = Box::pin(Moving::open(self, (the_move, term), shared)).await?;
         // First of all: what an earlier driver has under way ends, or comes too late.
         moving.take_terms().await?;
         match state {

@@ -26,6 +26,8 @@ pub mod drive;
 pub mod preflight;
 
 mod deletion;
+mod fencing;
+mod gates;
 mod key_set;
 mod marker;
 mod moved_table;

@@ -1,15 +1,17 @@
 //! A move in its driver's hands: what it moves, and the connections to both sides.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::drive::Driver;
+use super::fencing::{self, Trouble};
 use super::key_set::KeySet;
 use super::moved_table::MovedTable;
 use super::site::{Site, SiteError};
 use super::stop::Stop;
 use crate::config::{Secret, ShardUrl};
 use crate::failpoint::Failpoints;
-use crate::shardmap::{Epoch, Group, MapSnapshot, Move, MoveState, Progress, Shard, Store, Term};
+use crate::shardmap::{Epoch, Group, MapSnapshot, Move, MoveState, Progress, ProxyBehind, Shard, ShardId, Store, Term};
 
 /// Not `Debug`: holds passwords.
 pub(super) struct Moving {
@@ -28,13 +30,15 @@ pub(super) struct Moving {
     pub(super) points: Arc<Failpoints>,
     /// Told to the map by the heartbeat.
     pub(super) progress: Arc<parking_lot::Mutex<Progress>>,
+    both: [ShardId; 2],
+    trouble: Arc<Trouble>,
 }
 
 impl Moving {
     pub(super) async fn open(
         driver: &Driver,
         (the_move, term): (Move, Term),
-        progress: Arc<parking_lot::Mutex<Progress>>,
+        (progress, trouble): (Arc<parking_lot::Mutex<Progress>>, Arc<Trouble>),
     ) -> Result<Self, Stop> {
         let store = &driver.store;
         let map = store.load().await?.snapshot;
@@ -58,6 +62,8 @@ impl Moving {
             tables,
             connection,
             progress,
+            both: [source.id, target.id],
+            trouble,
             source: Box::pin(Site::open(source, id, term)).await?,
             target: Box::pin(Site::open(target, id, term)).await?,
             the_move,
@@ -91,24 +97,32 @@ impl Moving {
         self.progress.lock().error = reason;
     }
 
+    /// The source and the target, by the map.
+    pub(super) fn both(&self) -> [ShardId; 2] {
+        self.both
+    }
+
     /// Waits until no statement runs any more that was planned before this epoch. Not bounded. Cancel safe.
     pub(super) async fn all_reached(&self, epoch: Epoch) -> Result<(), Stop> {
-        loop {
-            let behind = self.store.proxies_behind(epoch).await?;
-            if behind.is_empty() {
-                self.waits_for(None);
-                return Ok(());
-            }
-            let names: Vec<String> = behind
-                .iter()
-                .map(|proxy| match proxy.silent_for {
-                    Some(silent) => format!("{} (not heard of for {} s)", proxy.address, silent.as_secs()),
-                    None => format!("{} (statements that began before)", proxy.address),
-                })
-                .collect();
-            self.waits_for(Some(format!("waits for proxies: {}", names.join(", "))));
-            tokio::time::sleep(REACHED_POLL_INTERVAL).await;
+        while !self.is_past(&self.store.proxies_behind(epoch, &self.both).await?.behind).await {}
+        Ok(())
+    }
+
+    /// Waits until every proxy has renewed its lease a moment ago, or is shut out: before statements are held for those.
+    pub(super) async fn none_is_silent(&self) -> Result<(), Stop> {
+        while !self.is_past(&self.store.proxies_silent(RENEWED_WITHIN, &self.both).await?.behind).await {}
+        Ok(())
+    }
+
+    /// Nobody is behind; otherwise after a pause. Those that are silent are shut out meanwhile ([`fencing`]).
+    async fn is_past(&self, behind: &[ProxyBehind]) -> bool {
+        if behind.is_empty() {
+            self.waits_for(None);
+            return true;
         }
+        self.waits_for(Some(fencing::waited_for(behind, &self.trouble)));
+        tokio::time::sleep(REACHED_POLL_INTERVAL).await;
+        false
     }
 
     /// Both sides learn the driver's term; what an earlier driver has under way there has ended then.
@@ -148,7 +162,9 @@ fn connection_string(url: &str) -> Option<String> {
     Some(parts.join(" "))
 }
 
-const REACHED_POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
+const REACHED_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// A proxy that lives renews its lease every second.
+const RENEWED_WITHIN: Duration = Duration::from_millis(2500);
 
 #[cfg(test)]
 mod tests {

@@ -125,6 +125,18 @@ pub(super) fn drop_triggers(id: MoveId, table: &str) -> String {
         .concat()
 }
 
+/// Passes beside readers, not beside writers.
+pub(super) fn disable_triggers(id: MoveId, table: &str) -> String {
+    format!(
+        "DO $disable$ DECLARE name text; BEGIN FOR name IN SELECT t.tgname FROM pg_catalog.pg_trigger t \
+         WHERE t.tgrelid = {}::pg_catalog.regclass AND t.tgname LIKE 'zz\\_shardgate\\_move\\_{}\\_%' AND t.tgenabled <> 'D' \
+         LOOP EXECUTE pg_catalog.format('ALTER TABLE %s DISABLE TRIGGER %I', {}, name); END LOOP; END $disable$;",
+        quoted_literal(table),
+        id.0,
+        quoted_literal(table)
+    )
+}
+
 pub(super) fn drop_gate(id: MoveId) -> String {
     let id = id.0;
     format!("DROP FUNCTION IF EXISTS shardgate.gate_{id}(); DROP TABLE IF EXISTS shardgate.gate_{id};")

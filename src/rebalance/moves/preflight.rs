@@ -5,6 +5,7 @@
 use sqlx::FromRow;
 
 use super::covering_views;
+use super::fencing;
 use super::moved_table::MovedTable;
 use super::moving::Moving;
 use super::objects;
@@ -284,6 +285,15 @@ async fn rights(moving: &mut Moving, found: &mut Findings) -> Result<(), SiteErr
                 found.add(format!("the mover's user on shard \"{shard}\" {what}: {reason}"), remedy);
             }
             Err(error @ SiteError::Overtaken) => return Err(error),
+        }
+    }
+    for site in [&mut moving.source, &mut moving.target] {
+        let roles = fencing::untouchable_roles(site).await?;
+        if !roles.is_empty() {
+            found.add(
+                format!("the mover's user on shard \"{}\" may not end connections of {roles}, which are a proxy's", site.name),
+                "GRANT pg_signal_backend, pg_read_all_stats TO the user of the shard's url: a proxy that is frozen would stop the move",
+            );
         }
     }
     Ok(())

@@ -82,11 +82,16 @@ impl Site {
         self.send(&text).await
     }
 
+    /// The same, without keeping those waiting for long who come meanwhile.
+    pub(super) async fn act_briefly(&mut self, sql: &str) -> Result<(), SiteError> {
+        self.act_within(sql, SHORT_LOCK_TIMEOUT).await
+    }
+
     /// Tries again where locks that others hold were in the way, so that nobody has to queue behind us for long.
     pub(super) async fn act_patiently(&mut self, sql: &str) -> Result<(), SiteError> {
         let mut attempt = 1;
         loop {
-            match self.act_within(sql, SHORT_LOCK_TIMEOUT).await {
+            match self.act_briefly(sql).await {
                 Err(SiteError::Busy { .. }) if attempt < LOCK_ATTEMPTS && self.connection.ping().await.is_ok() => {
                     attempt += 1;
                     tokio::time::sleep(SHORT_LOCK_TIMEOUT).await;

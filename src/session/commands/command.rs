@@ -327,6 +327,10 @@ impl Session {
             self.rollback_everywhere().await?;
             return Err(error.into());
         }
+        if let Some(error) = self.lost_what_it_claims() {
+            self.rollback_everywhere().await?;
+            return Err(error.into());
+        }
         self.commits = true;
         self.cancel.commit(true);
         let committed = match self.writer_count() {

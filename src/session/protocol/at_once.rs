@@ -194,7 +194,8 @@ impl Session {
         let is_home = shard == home;
         let version = self.context.catalog.version;
         let connection = pool.take_ready(self.runtime, |connection| {
-            connection.settings == self.settings
+            connection.generation <= snapshot.generation()
+                && connection.settings == self.settings
                 && connection.custom_names == self.custom_names
                 && prepared.is_none_or(|(id, columns)| connection.prepared.columns(id) == Some(columns))
                 && (is_home || connection.oids.version == version)

@@ -5,6 +5,11 @@
 //!                                                                                     └─► a last step | not mergeable | error
 //! ```
 //! Whoever asks says how ([`Request`]); what comes of it does not hang on that.
+//!
+//! A move waits until a plain read has its snapshots, not for its rows: each shard is told to say at once that it has bound the query,
+//! which it does with the snapshot that the query then runs in. So a report that computes for minutes keeps no cut-over waiting.
+
+use futures::future::try_join_all;
 
 use crate::backend::{Connection, ShardText, StatementName};
 use crate::error::PgError;
@@ -50,17 +55,29 @@ impl Request<'_> {
         }
     }
 
-    fn put(&self, connection: &mut Connection, reach: &Reach, prepared_max: usize) -> Result<(), PgError> {
+    /// By a query that the shard itself binds, whose BindComplete therefore shows that its snapshot is taken; not by EXECUTE.
+    fn binds_the_query(&self) -> bool {
+        matches!(self, Request::Text(_) | Request::Unnamed { .. } | Request::Bound { .. })
+    }
+
+    /// `proves`: the shard says at once that it has bound the query, and not with the first rows.
+    fn put(&self, connection: &mut Connection, reach: &Reach, prepared_max: usize, proves: bool) -> Result<(), PgError> {
         if let Some(fragment) = self.prepared() {
             prepare_on(connection, fragment, false, prepared_max);
             // The merge reads the answers by itself, up to ReadyForQuery.
             connection.pending.clear();
         }
         match self {
-            Request::Text(text) => {
+            Request::Text(text) if !proves => {
                 connection.unnamed = None;
                 connection.output.query(&ShardText::covered(text));
                 return Ok(());
+            }
+            Request::Text(text) => {
+                connection.unnamed = None;
+                let text = ShardText::covered(text);
+                connection.output.parse(StatementName::Unnamed, &text, &[]);
+                connection.output.bind(b"", StatementName::Unnamed, &text, originate::BIND_NOTHING);
             }
             Request::Unnamed { text, after_names } | Request::Executed { text, after_names, .. } => {
                 connection.unnamed = None;
@@ -75,10 +92,20 @@ impl Request<'_> {
             }
         }
         connection.output.describe_portal(b"");
+        if proves {
+            connection.output.flush();
+        }
         connection.output.execute(b"", 0);
         connection.output.sync();
         Ok(())
     }
+}
+
+/// All of them. `false`: one has failed, or is lost; whoever reads the answers meets it.
+async fn have_bound(connections: &mut [&mut Connection]) -> bool {
+    let bound =
+        connections.iter_mut().map(|connection| async move { if connection.until_bound().await { Ok(()) } else { Err(()) } });
+    try_join_all(bound).await.is_ok()
 }
 
 impl Session {
@@ -94,10 +121,11 @@ impl Session {
             self.join_clean(*shard).await?;
         }
         let prepared_max = self.gateway.prepared_max();
+        let proves = self.pinned_map.ends_with_rows() && request.binds_the_query();
         for participant in self.of_shards(reach.shards()) {
-            request.put(&mut participant.connection, reach, prepared_max)?;
+            request.put(&mut participant.connection, reach, prepared_max, proves)?;
         }
-        let scattered = self.scatter_on(reach.shards(), spec, request.covering()).await;
+        let scattered = self.scatter_on(reach.shards(), spec, (request.covering(), proves)).await;
         if let (Err(_), Some(fragment)) = (&scattered, request.prepared()) {
             for participant in self.of_shards(reach.shards()) {
                 participant.connection.prepared.doubt(fragment.id);
@@ -120,8 +148,13 @@ impl Session {
         self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard))
     }
 
-    /// Sends what is in the outputs, merges what comes.
-    async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec, covering: Option<&Covered>) -> Result<Scattered, Failure> {
+    /// Sends what is in the outputs, merges what comes. `proves`: each shard says when it has its snapshot.
+    async fn scatter_on(
+        &mut self,
+        shards: &[ShardId],
+        spec: &Spec,
+        (covering, proves): (Option<&Covered>, bool),
+    ) -> Result<Scattered, Failure> {
         self.participants.sort_by_key(|participant| participant.shard);
         let mut connections = Vec::with_capacity(shards.len());
         let mut asked = Vec::with_capacity(shards.len());
@@ -134,7 +167,9 @@ impl Session {
         for connection in &mut connections {
             connection.send().await;
         }
-        self.client.map_until_rows = self.pinned_map.lend_until_rows();
+        let lent = self.pinned_map.lend_until_rows();
+        let has_snapshots = proves && lent.is_some() && have_bound(&mut connections).await;
+        self.client.map_until_rows = lent.filter(|_| !has_snapshots);
         let merged = scatter(connections, spec, &mut self.client).await;
         self.pinned_map.give_back(self.client.map_until_rows.take());
         match merged {

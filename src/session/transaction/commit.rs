@@ -254,6 +254,18 @@ impl Session {
         }
     }
 
+    /// A shard has ended its part of a transaction that has locked rows: what is written elsewhere relies on these locks.
+    pub(in crate::session) fn lost_what_it_claims(&mut self) -> Option<PgError> {
+        if self.transaction.claims.is_empty() || self.participants.len() < 2 {
+            return None;
+        }
+        let begun = self.participants.iter_mut().filter(|participant| participant.has_begun && participant.shard != MAP_DATABASE);
+        let lost = begun.map(|participant| &mut participant.connection).find_map(|connection| {
+            connection.has_ended_unseen().then(|| lost(&connection.pool().address.name, &ConnectionError::Closed))
+        });
+        lost
+    }
+
     /// Connections that broke in the commit. An error: the session cannot go on without one of them.
     fn forget_lost(&mut self, shards: &[ShardId]) -> Result<(), Failure> {
         let mut result = Ok(());

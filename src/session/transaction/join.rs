@@ -8,8 +8,10 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::timeout;
 
 use super::Told;
 use super::participant::Participant;
@@ -21,6 +23,7 @@ use crate::backend::{
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::config::PoolMode;
 use crate::error::{PgError, Severity, SqlState};
+use crate::routing;
 use crate::session::commands::map_database;
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::{Failure, Session, SessionEnd, lost};
@@ -118,8 +121,13 @@ impl Session {
                 self.gateway.recovery.was_away(shard.id);
                 return Err(error.into());
             }
+            Err(CheckoutError::ShutOut { shard, generation }) => return Err(self.shut_out(shard, generation).await),
             checked_out => checked_out?,
         };
+        if connection.generation > self.generation {
+            connection.release();
+            return Err(routing::was_shut_out().into());
+        }
         if connection.is_new && !is_map {
             self.gateway.recovery.was_opened(shard.id);
         }
@@ -127,6 +135,22 @@ impl Session {
             Box::pin(self.gateway.recovery.before_use(shard.id)).await;
         }
         Ok(connection)
+    }
+
+    /// The proxy has lost its lease: it takes another one, and reads the map first. What was planned by the old map is not run.
+    async fn shut_out(&mut self, shard: String, generation: i64) -> Failure {
+        let (gateway, cancel, patience) = (Arc::clone(&self.gateway), Arc::clone(&self.cancel), self.patience());
+        let is_back = async {
+            gateway.map.is_reachable() && timeout(GENERATION_WAIT, gateway.map.lease().later_than(generation)).await.is_ok()
+        };
+        tokio::select! {
+            biased;
+            failure = patience.ends(&cancel) => failure,
+            is_back = is_back => match is_back {
+                true => routing::was_shut_out().into(),
+                false => CheckoutError::ShutOut { shard, generation }.into(),
+            },
+        }
     }
 
     /// A connection, unless the client cancels while it waits for one.
@@ -401,6 +425,9 @@ pub(in crate::session) fn hidden_statement(participant: &mut Participant, text: 
     connection.expect(Reply::Execute, false);
     participant.needs_sync = true;
 }
+
+/// Until the map database has answered, if it does.
+const GENERATION_WAIT: Duration = Duration::from_secs(2);
 
 /// Before the first shard is added only the functions and relations of the schema `shardgate` work.
 fn no_shard_yet() -> PgError {

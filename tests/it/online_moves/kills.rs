@@ -41,16 +41,16 @@ const POINTS: [&str; 23] = [
 ];
 
 /// Everything has ended within this after the parts are back.
-const ENDED_WITHIN: Duration = Duration::from_secs(60);
+pub(super) const ENDED_WITHIN: Duration = Duration::from_secs(60);
 
-struct Stage {
-    cluster: Cluster,
-    proxy: Proxy,
+pub(super) struct Stage {
+    pub(super) cluster: Cluster,
+    pub(super) proxy: Proxy,
     points: TempDir,
 }
 
 impl Stage {
-    async fn start(cluster: Cluster) -> Self {
+    pub(super) async fn start(cluster: Cluster) -> Self {
         let proxy = Proxy::start(&cluster, ProxyOptions::default());
         let admin = proxy.connect().await;
         admin.batch_execute(&format!("SELECT shardgate.add_shard('a', '{}')", cluster.shard_url(0))).await.expect("add_shard");
@@ -72,17 +72,17 @@ impl Stage {
         self.points.path().join(name)
     }
 
-    fn arm(&self, point: &str, action: &str) {
+    pub(super) fn arm(&self, point: &str, action: &str) {
         std::fs::write(self.path(&format!("move.{point}")), action).expect("armed");
     }
 
-    fn disarm(&self, point: &str) {
+    pub(super) fn disarm(&self, point: &str) {
         std::fs::remove_file(self.path(&format!("move.{point}"))).expect("disarmed");
         drop(std::fs::remove_file(self.path(&format!("move.{point}.reached"))));
     }
 
     /// The command, which drives a move of these partitions.
-    fn drive(&self, partitions: &str, more: &[&str]) -> tokio::process::Child {
+    pub(super) fn drive(&self, partitions: &str, more: &[&str]) -> tokio::process::Child {
         tokio::process::Command::new(env!("CARGO_BIN_EXE_shard-rebalance"))
             .args(["move", "--to", "b", "--max-pause", "3s", "--map", &self.cluster.map_url(), "--partition", partitions])
             .args(more)
@@ -95,7 +95,7 @@ impl Stage {
     }
 
     /// Waits until the last move has ended, and gives its state.
-    async fn ended(&self) -> String {
+    pub(super) async fn ended(&self) -> String {
         let deadline = Instant::now() + ENDED_WITHIN;
         let mut seen = String::new();
         loop {
@@ -113,7 +113,7 @@ impl Stage {
         }
     }
 
-    async fn until_reached(&self, point: &str) {
+    pub(super) async fn until_reached(&self, point: &str) {
         let reached = self.path(&format!("move.{point}.reached"));
         let deadline = Instant::now() + ENDED_WITHIN;
         while !reached.exists() {
@@ -138,7 +138,7 @@ impl Stage {
     }
 
     /// Through the proxy all rows are there, once; nothing is left of the move.
-    async fn is_whole(&self, client: &Client, point: &str, written: i64) {
+    pub(super) async fn is_whole(&self, client: &Client, point: &str, written: i64) {
         let row = client.query_one("SELECT count(*), sum(v)::bigint FROM t", &[]).await.expect("count");
         assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (500, 500 + written), "{point}");
         let row = client.query_one("SELECT count(*), sum(v)::bigint FROM seen", &[]).await.expect("count");
@@ -201,7 +201,7 @@ async fn a_driver_that_dies_after_the_pause_is_replaced() {
 
 /// Of the separate servers: the map's, the source's, the target's.
 #[derive(Clone, Copy, Debug)]
-enum Part {
+pub(super) enum Part {
     Map,
     Source,
     Target,

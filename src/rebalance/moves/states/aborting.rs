@@ -3,8 +3,8 @@
 use super::super::deletion;
 use super::super::moving::Moving;
 use super::super::stop::Stop;
-use super::super::{covering_views, objects, replication};
-use super::cleaning_up::{forget, remove_gates};
+use super::super::{covering_views, gates, objects, replication};
+use super::cleaning_up::forget;
 use crate::shardmap::MoveState;
 
 pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(), Stop> {
@@ -25,7 +25,7 @@ pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(
     }
     moving.reach("abort_cleaned").await;
     Box::pin(covering_views::remove(moving)).await?;
-    remove_gates(moving).await?;
+    gates::remove(moving).await?;
     moving.store.end_move(&moving.actor, (id, moving.term), MoveState::Aborted, Some(reason)).await?;
     moving.the_move.state = MoveState::Aborted;
     forget(moving).await;

@@ -28,6 +28,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     if moving.the_move.journal.get("shapes").and_then(serde_json::Value::as_str) != Some(&*shapes) {
         return Err(Stop::Abort("a table of the move was changed, truncated or rewritten since it was prepared".to_owned()));
     }
+    moving.none_is_silent().await?;
     cutting_over::run(moving).await
 }
 

@@ -6,7 +6,7 @@
 use super::super::deletion;
 use super::super::moving::Moving;
 use super::super::stop::Stop;
-use super::super::{covering_views, objects, replication};
+use super::super::{covering_views, gates, objects, replication};
 use crate::shardmap::{Epoch, MoveState};
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
@@ -24,7 +24,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     moving.source.act(&objects::remove_residue(id, group)).await?;
     moving.reach("cleaned").await;
     Box::pin(covering_views::remove(moving)).await?;
-    remove_gates(moving).await?;
+    gates::remove(moving).await?;
     moving.reach("ungated").await;
     let ended = moving.store.end_move(&moving.actor, (id, moving.term), MoveState::Done, None).await;
     ended?;
@@ -44,18 +44,6 @@ async fn confirm_owner(moving: &mut Moving) -> Result<(), Stop> {
     let decided = format!("SELECT EXISTS (SELECT FROM shardgate.switched WHERE move_id = {})", moving.the_move.id.0);
     if !moving.target.value::<bool>(&decided).await? {
         return Err(Stop::Failed("the target does not know that it owns the partitions".to_owned()));
-    }
-    Ok(())
-}
-
-/// On both sides.
-pub(in super::super) async fn remove_gates(moving: &mut Moving) -> Result<(), Stop> {
-    let id = moving.the_move.id;
-    for site in [&mut moving.source, &mut moving.target] {
-        for table in &moving.tables {
-            site.act_patiently(&objects::drop_triggers(id, &table.quoted)).await?;
-        }
-        site.act_patiently(&format!("{}DELETE FROM shardgate.marker WHERE move_id = {};", objects::drop_gate(id), id.0)).await?;
     }
     Ok(())
 }

@@ -114,7 +114,7 @@ async fn fence(moving: &mut Moving, epoch: Epoch, deadline: Instant) -> Result<(
 
 /// As [`Moving::all_reached`], at a quicker pace; and no transaction is left that passes the hold.
 async fn all_drained(moving: &Moving, epoch: Epoch) -> Result<(), Stop> {
-    while !moving.store.proxies_not_drained(epoch).await?.is_empty() {
+    while !moving.store.proxies_not_drained(epoch, &moving.both()).await?.behind.is_empty() {
         tokio::time::sleep(Duration::from_millis(3)).await;
     }
     Ok(())

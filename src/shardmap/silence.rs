@@ -1,18 +1,18 @@
-//! Whether the proxy that began a transaction still lives, and so whether recovery should take it up. Pure.
+//! For how long the other proxies have not renewed their leases, as one who reads the map now and then sees it. Pure.
 //!
-//! Acting on a transaction whose proxy lives after all harms nobody, since the decision row arbitrates: its owner hears that it
-//! was rolled back. So those rules are about leaving the living in peace, never about being right. A change of the schema is closed
-//! only when its proxy was silent from reading to reading ([`Leases::has_ended`]): while the map is away nobody can renew.
+//! Clocks are never compared: what counts is that the row has not changed from reading to reading, by the reader's own clock
+//! ([`Leases::silent_for`]). While the map is away nobody can renew, so a reading that fails ends all silences, and of a long gap
+//! between two readings only a part counts.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::link::Prepared;
-use crate::shardmap::LEASE;
+use super::lease::LEASE;
 
 /// The proxies' leases as seen from here, by our own clock.
-#[derive(Default)]
 pub struct Leases {
+    /// The most that counts of the time between two readings.
+    gap_max: Duration,
     rows: HashMap<i64, Row>,
     /// The map has been read at least once.
     is_known: bool,
@@ -31,10 +31,15 @@ struct Row {
 }
 
 impl Leases {
+    /// `gap_max`: readings follow each other within this, mostly.
+    pub fn new(gap_max: Duration) -> Self {
+        Self { gap_max, rows: HashMap::new(), is_known: false, read_at: None, watched: Duration::ZERO }
+    }
+
     /// `rows`: proxy id and renewals, as the map has them now.
     pub fn note(&mut self, rows: &[(i64, i64)], now: Instant) {
         // In a longer gap the map may have been away, and nobody could renew.
-        let passed = self.read_at.map_or(Duration::ZERO, |before| now.duration_since(before).min(GAP_MAX));
+        let passed = self.read_at.map_or(Duration::ZERO, |before| now.duration_since(before).min(self.gap_max));
         self.read_at = Some(now);
         self.watched += passed;
         let before = std::mem::take(&mut self.rows);
@@ -57,7 +62,12 @@ impl Leases {
 
     /// Has this process lost its lease, or has it none, while the map could be read all the time? By the last reading.
     pub fn has_ended(&self, proxy: i64) -> bool {
-        self.rows.get(&proxy).map_or(self.watched, |row| row.silent) > LEASE
+        self.silent_for(proxy) > LEASE
+    }
+
+    /// Between readings of which none has failed.
+    pub fn silent_for(&self, proxy: i64) -> Duration {
+        self.rows.get(&proxy).map_or(self.watched, |row| row.silent)
     }
 
     /// How many proxies hold their leases, as far as is known; this one at least.
@@ -67,7 +77,7 @@ impl Leases {
     }
 
     /// Has nobody heard of this process for the length of a lease? It may live, and the map be away.
-    fn is_over(&self, proxy: i64, now: Instant) -> bool {
+    pub fn is_over(&self, proxy: i64, now: Instant) -> bool {
         match self.rows.get(&proxy) {
             Some(row) => now.duration_since(row.since) > LEASE,
             None => self.is_known,
@@ -75,60 +85,19 @@ impl Leases {
     }
 }
 
-/// Is this transaction nobody's any more? `is_active`: it is under way in this process.
-pub fn is_orphan(prepared: &Prepared, own: i64, is_active: bool, leases: &Leases, now: Instant) -> bool {
-    match prepared.id.incarnation() == own {
-        true => !is_active,
-        false => prepared.age > AGE_MAX || leases.is_over(prepared.id.incarnation(), now),
-    }
-}
-
-/// No commit takes this long.
-const AGE_MAX: Duration = Duration::from_secs(60);
-/// Rounds follow each other within this, mostly.
-const GAP_MAX: Duration = Duration::from_secs(3);
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::commit::{Secret, TransactionId};
 
-    fn prepared(incarnation: i64, age: Duration) -> Prepared {
-        let id = TransactionId::new("c", "0b9f7a4e-5a0e-4c61-8b4e-3a5e7f1d2c3b", incarnation, 1, &Secret::random());
-        Prepared { gid: id.gid(1), id, age }
-    }
-
-    #[test]
-    fn the_transactions_of_a_living_proxy_are_left_alone_for_a_while() {
-        let start = Instant::now();
-        let mut leases = Leases::default();
-        let (young, old) = (prepared(7, Duration::from_secs(1)), prepared(7, Duration::from_secs(61)));
-        // Nothing is known of any lease yet.
-        assert!(!is_orphan(&young, 1, false, &leases, start));
-        leases.note(&[(7, 10)], start);
-        assert!(!is_orphan(&young, 1, false, &leases, start));
-        assert!(is_orphan(&old, 1, false, &leases, start));
-        let later = start + LEASE + Duration::from_millis(1);
-        leases.note(&[(7, 11)], later);
-        assert!(!is_orphan(&young, 1, false, &leases, later));
-    }
-
-    #[test]
-    fn a_lease_that_is_not_renewed_or_gone_is_over() {
-        let start = Instant::now();
-        let mut leases = Leases::default();
-        leases.note(&[(7, 10), (8, 1)], start);
-        let later = start + LEASE + Duration::from_millis(1);
-        leases.note(&[(7, 10)], later);
-        assert!(is_orphan(&prepared(7, Duration::ZERO), 1, false, &leases, later));
-        assert!(is_orphan(&prepared(8, Duration::ZERO), 1, false, &leases, later));
+    fn leases() -> Leases {
+        Leases::new(Duration::from_secs(3))
     }
 
     #[test]
     fn a_lease_has_ended_when_readings_have_found_no_renewal_for_so_long() {
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
-        let mut leases = Leases::default();
+        let mut leases = leases();
         assert!(!leases.has_ended(7), "nothing is known");
         for second in [0, 2, 4] {
             leases.note(&[(7, 10), (8, 1)], at(second));
@@ -146,7 +115,7 @@ mod tests {
     fn while_the_map_is_away_no_lease_ends() {
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
-        let mut leases = Leases::default();
+        let mut leases = leases();
         leases.note(&[(7, 10)], at(0));
         leases.note_failure();
         leases.note(&[(7, 10)], at(8));
@@ -161,19 +130,12 @@ mod tests {
     #[test]
     fn proxies_count_while_they_renew() {
         let start = Instant::now();
-        let mut leases = Leases::default();
+        let mut leases = leases();
         assert_eq!(leases.count_live(start), 1, "this one");
         leases.note(&[(7, 10), (8, 1)], start);
         assert_eq!(leases.count_live(start), 2);
         let later = start + LEASE + Duration::from_millis(1);
         leases.note(&[(7, 11), (8, 1)], later);
         assert_eq!(leases.count_live(later), 1);
-    }
-
-    #[test]
-    fn an_own_transaction_is_an_orphan_when_its_commit_has_ended() {
-        let (leases, now) = (Leases::default(), Instant::now());
-        assert!(is_orphan(&prepared(1, Duration::ZERO), 1, false, &leases, now));
-        assert!(!is_orphan(&prepared(1, Duration::from_secs(600)), 1, true, &leases, now));
     }
 }
