@@ -30,6 +30,7 @@ enum Value {
     Integer(i32),
     Float(f64),
     Boolean(bool),
+    Json(serde_json::Value),
     Texts(Vec<String>),
 }
 
@@ -60,7 +61,9 @@ impl Arguments {
         match &self.bound(name)?.value {
             Value::Text(text) => Ok(Some(text)),
             Value::Null => Ok(None),
-            Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Texts(_) => Err(self.wrong_accessor(name)),
+            Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Json(_) | Value::Texts(_) => {
+                Err(self.wrong_accessor(name))
+            }
         }
     }
 
@@ -72,7 +75,9 @@ impl Arguments {
         match &self.bound(name)?.value {
             Value::Integer(value) => Ok(Some(*value)),
             Value::Null => Ok(None),
-            Value::Text(_) | Value::Float(_) | Value::Boolean(_) | Value::Texts(_) => Err(self.wrong_accessor(name)),
+            Value::Text(_) | Value::Float(_) | Value::Boolean(_) | Value::Json(_) | Value::Texts(_) => {
+                Err(self.wrong_accessor(name))
+            }
         }
     }
 
@@ -84,7 +89,9 @@ impl Arguments {
         match &self.bound(name)?.value {
             Value::Float(value) => Ok(Some(*value)),
             Value::Null => Ok(None),
-            Value::Text(_) | Value::Integer(_) | Value::Boolean(_) | Value::Texts(_) => Err(self.wrong_accessor(name)),
+            Value::Text(_) | Value::Integer(_) | Value::Boolean(_) | Value::Json(_) | Value::Texts(_) => {
+                Err(self.wrong_accessor(name))
+            }
         }
     }
 
@@ -92,7 +99,19 @@ impl Arguments {
         match &self.bound(name)?.value {
             Value::Boolean(value) => Ok(*value),
             Value::Null => Err(self.null_refused(name)),
-            Value::Text(_) | Value::Integer(_) | Value::Float(_) | Value::Texts(_) => Err(self.wrong_accessor(name)),
+            Value::Text(_) | Value::Integer(_) | Value::Float(_) | Value::Json(_) | Value::Texts(_) => {
+                Err(self.wrong_accessor(name))
+            }
+        }
+    }
+
+    pub(super) fn json(&self, name: &str) -> Result<&serde_json::Value, PgError> {
+        match &self.bound(name)?.value {
+            Value::Json(value) => Ok(value),
+            Value::Null => Err(self.null_refused(name)),
+            Value::Text(_) | Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Texts(_) => {
+                Err(self.wrong_accessor(name))
+            }
         }
     }
 
@@ -104,14 +123,18 @@ impl Arguments {
         match &self.bound(name)?.value {
             Value::Texts(texts) => Ok(Some(texts)),
             Value::Null => Ok(None),
-            Value::Text(_) | Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => Err(self.wrong_accessor(name)),
+            Value::Text(_) | Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Json(_) => {
+                Err(self.wrong_accessor(name))
+            }
         }
     }
 
     pub(super) fn integers(&self, name: &str) -> Result<Vec<i32>, PgError> {
         let number = |text: &String| match convert(Kind::Integer, text)? {
             Value::Integer(number) => Ok(number),
-            Value::Null | Value::Text(_) | Value::Float(_) | Value::Boolean(_) | Value::Texts(_) => Err(self.wrong_accessor(name)),
+            Value::Null | Value::Text(_) | Value::Float(_) | Value::Boolean(_) | Value::Json(_) | Value::Texts(_) => {
+                Err(self.wrong_accessor(name))
+            }
         };
         self.texts(name)?.iter().map(number).collect()
     }
@@ -233,6 +256,7 @@ fn convert(kind: Kind, text: &str) -> Result<Value, PgError> {
         Kind::Text => Ok(Value::Text(text.to_owned())),
         Kind::Integer => text.trim().parse().map(Value::Integer).map_err(|_| invalid()),
         Kind::Boolean => boolean(text.trim()).map(Value::Boolean).ok_or_else(invalid),
+        Kind::Json => serde_json::from_str(text).map(Value::Json).map_err(|error| invalid().with_detail(error.to_string())),
         Kind::Float => text.trim().parse().map(Value::Float).map_err(|_| invalid()),
         Kind::TextArray | Kind::IntegerArray => not_null(&parse_text_array(text)?).map(Value::Texts),
     }

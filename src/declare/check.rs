@@ -283,7 +283,7 @@ fn tables(catalog: &Catalog, snapshot: &MapSnapshot, found: &mut Vec<Finding>) {
             continue;
         };
         let kind = match &table.kind {
-            TableKind::Sharded { group, key } => CandidateKind::Sharded { key, group: Some(*group) },
+            TableKind::Sharded { group, key } => CandidateKind::Sharded { key, group: Some(*group), together_with: &[] },
             TableKind::Reference => CandidateKind::Reference,
         };
         let candidate = Candidate { catalog, map: snapshot, relation, kind, reader: &BODY_READER };

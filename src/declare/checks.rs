@@ -4,7 +4,9 @@
 //! decidable on one shard, foreign keys must stay on one shard, and what fires unseen (triggers, policies, defaults, rules)
 //! must not reach tables whose rows are elsewhere, nor change the key after it was routed.
 
-use crate::catalog::{Access, BodyReader, Catalog, Closure, ForeignKey, Relation, Trigger, Unique, quoted_identifier, quoted_name};
+use crate::catalog::{
+    Access, BodyReader, Catalog, Closure, ForeignKey, Oid, Relation, Trigger, Unique, quoted_identifier, quoted_name,
+};
 use crate::shard_key::KeyColumn;
 use crate::shardmap::{DeclaredFunction, GroupId, MapSnapshot, Table, TableKind};
 
@@ -32,6 +34,8 @@ pub(super) enum CandidateKind<'a> {
     Sharded {
         key: &'a [KeyColumn],
         group: Option<GroupId>,
+        /// Tables that are declared by the same change, for the same group.
+        together_with: &'a [(Oid, &'a [KeyColumn])],
     },
     Reference,
 }
@@ -120,9 +124,14 @@ impl Candidate<'_> {
     fn place<'b>(&'b self, relation: &Relation) -> Place<'b> {
         if relation.oid == self.relation.oid {
             return match self.kind {
-                CandidateKind::Sharded { key, group } => Place::Sharded(group, key),
+                CandidateKind::Sharded { key, group, .. } => Place::Sharded(group, key),
                 CandidateKind::Reference => Place::Reference,
             };
+        }
+        if let CandidateKind::Sharded { group, together_with, .. } = self.kind
+            && let Some((_, key)) = together_with.iter().find(|(oid, _)| *oid == relation.oid)
+        {
+            return Place::Sharded(group, key);
         }
         match self.map.table(&relation.schema, &relation.name).map(|table: &std::sync::Arc<Table>| &table.kind) {
             Some(TableKind::Sharded { group, key }) => Place::Sharded(Some(*group), key),
@@ -297,8 +306,8 @@ fn foreign_key_obstacle(foreign_key: &ForeignKey, from: &Relation, to: &Relation
     Obstacle {
         what: format!("Foreign key \"{}\" of table \"{}\" refers to table \"{}\": {reason}.", foreign_key.name, from.name, to.name),
         remedy: format!(
-            "ALTER TABLE {} DROP CONSTRAINT {}. It can be made again, with the shard key in it, once both tables are distributed \
-             together; small tables that many refer to can be reference tables.",
+            "A foreign key with the shard key in it stays if shardgate.distribute_tables() declares both tables at once, and one to a \
+             small table if that is a reference table first. Otherwise ALTER TABLE {} DROP CONSTRAINT {}.",
             quoted_name(&from.schema, &from.name),
             quoted_identifier(&foreign_key.name)
         ),

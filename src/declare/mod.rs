@@ -225,6 +225,7 @@ async fn run(
         Function::AlterShard => Box::pin(alter_shard::alter(control, user, arguments)).await.map(void),
         Function::DropShard => shards::drop(control, user, arguments).await.map(void),
         Function::DistributeTable => sharding::distribute(control, caller, arguments).await.map(void),
+        Function::DistributeTables => sharding::distribute_several(control, caller, arguments).await.map(void),
         Function::CreateDistributedTable => sharding::create_distributed(control, caller, arguments).await.map(void),
         Function::ReferenceTable | Function::CreateReferenceTable => {
             Box::pin(references::declare(control, caller, arguments.text("table_name")?)).await.map(void)

@@ -1,14 +1,14 @@
-//! `distribute_table` and Citus's `create_distributed_table`.
+//! `distribute_table`, `distribute_tables` and Citus's `create_distributed_table`.
 //!
 //! A table that holds rows stays where it is: all partitions begin on the home shard, and every statement does what it did
 //! before. Only an empty one is spread at once, behind the gate, so that no row that was on its way lands at home by an old plan.
 
-use crate::catalog::{Catalog, Definitions, Relation, quoted_name};
+use crate::catalog::{Catalog, Definitions, Oid, Relation, quoted_name};
 use crate::error::{PgError, SqlState};
-use crate::shard_key::KeyType;
+use crate::shard_key::{KeyColumn, KeyType};
 use crate::shardmap::{
-    Bound, Group, GroupId, MapSnapshot, NewPartition, NewShardedTable, Placement, Shard, Silent, StoreError, Strategy, Table,
-    TableKind, hash_slices, spread,
+    Bound, Group, GroupId, GroupOfTables, MapSnapshot, NewPartition, NewShardedTable, Placement, Shard, Silent, StoreError,
+    Strategy, Table, TableKind, hash_slices, spread,
 };
 
 use super::arguments::Arguments;
@@ -23,8 +23,8 @@ use super::{BODY_READER, Caller, Control, names, placement, rows_copy, schema_co
 
 /// What a user asks for.
 struct Request<'a> {
-    table: &'a str,
-    key: &'a str,
+    /// Tables and their keys, all to be in one group.
+    tables: Vec<(&'a str, &'a str)>,
     strategy: Option<Strategy>,
     colocate_with: Colocation<'a>,
     partitions: u32,
@@ -45,12 +45,35 @@ const PARTITIONS_MAX: u32 = 100_000;
 const PARTITIONS_DEFAULT: u32 = 64;
 
 pub(super) async fn distribute(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<(), PgError> {
+    let tables = vec![(arguments.text("table_name")?, arguments.text("key")?)];
+    distribute_in_one_group(control, caller, tables, arguments).await
+}
+
+/// Foreign keys among the tables may stay, since none of them is sharded without the others.
+pub(super) async fn distribute_several(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<(), PgError> {
+    let keys = arguments.json("keys")?;
+    let malformed = || {
+        PgError::new(SqlState::INVALID_PARAMETER_VALUE, "keys must be an object of tables and their shard keys")
+            .with_hint("For example: SELECT shardgate.distribute_tables('{\"customers\": \"id\", \"invoices\": \"customer_id\"}').")
+    };
+    let pair = |(table, key): (&'_ String, &'_ serde_json::Value)| key.as_str().map(|key| (table.clone(), key.to_owned()));
+    let keys = keys.as_object().filter(|keys| !keys.is_empty()).ok_or_else(malformed)?;
+    let keys: Vec<(String, String)> = keys.iter().map(pair).collect::<Option<_>>().ok_or_else(malformed)?;
+    let tables = keys.iter().map(|(table, key)| (table.as_str(), key.as_str())).collect();
+    distribute_in_one_group(control, caller, tables, arguments).await
+}
+
+async fn distribute_in_one_group(
+    control: &Control,
+    caller: &Caller,
+    tables: Vec<(&str, &str)>,
+    arguments: &Arguments,
+) -> Result<(), PgError> {
     let colocate_with = arguments.optional_text("colocate_with")?;
     let strategy = parse_strategy(arguments.text("strategy")?)?;
     let is_strategy_open = colocate_with.is_some() && !arguments.is_given("strategy")?;
     let request = Request {
-        table: arguments.text("table_name")?,
-        key: arguments.text("key")?,
+        tables,
         strategy: (!is_strategy_open).then_some(strategy),
         colocate_with: colocate_with.map_or(Colocation::Nobody, Colocation::With),
         partitions: parse_partitions("partitions", arguments.integer("partitions")?)?,
@@ -71,8 +94,7 @@ pub(super) async fn create_distributed(control: &Control, caller: &Caller, argum
         ));
     }
     let request = Request {
-        table: arguments.text("table_name")?,
-        key: arguments.text("distribution_column")?,
+        tables: vec![(arguments.text("table_name")?, arguments.text("distribution_column")?)],
         strategy: Some(parse_strategy(kind)?),
         colocate_with: match arguments.text("colocate_with")? {
             "default" => Colocation::Fitting,
@@ -116,36 +138,39 @@ async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> R
     let mut turn = Turn::take(control).await?.ok_or_else(no_shard)?;
     turn.require_writable()?;
     let mut catalog = read_catalog(&mut turn.home).await?;
-    let relation = names::find_table(&catalog, caller, request.table)?;
-    let family = gate::names(&catalog.family(relation));
-    let had_leftover = gate::open_leftovers(control, &mut turn.home, &family).await?;
-    if let Some(known) = turn.snapshot.table(&relation.schema, &relation.name) {
-        return Ok(already_declared(relation, known, request, had_leftover)?);
+    let relations = find_tables(&catalog, caller, request)?;
+    let had_leftover = gate::open_leftovers(control, &mut turn.home, &family_names(&catalog, &relations)).await?;
+    for (relation, (_, key)) in relations.iter().zip(&request.tables) {
+        if let Some(known) = turn.snapshot.table(&relation.schema, &relation.name) {
+            return Ok(already_declared(relation, known, (key, request.strategy), had_leftover)?);
+        }
     }
-    let has_rows = rows_copy::has_rows(&mut turn.home, relation).await?;
-    let plan = Plan::make(caller, &turn.snapshot, &catalog, relation, request, has_rows)?;
-    let candidate = Candidate {
-        catalog: &catalog,
-        map: &turn.snapshot,
-        relation,
-        kind: CandidateKind::Sharded { key: &plan.key.columns, group: plan.group() },
-        reader: &BODY_READER,
-    };
-    refuse(&format!("cannot distribute table \"{}\"", relation.name), &candidate.obstacles())?;
-    if Box::pin(sequences::adopt(control, caller, &turn.snapshot, &mut turn.home, relation)).await? {
+    let mut has_rows = false;
+    for relation in &relations {
+        has_rows = has_rows || rows_copy::has_rows(&mut turn.home, relation).await?;
+    }
+    let plan = Plan::make(caller, &turn.snapshot, &catalog, &relations, request, has_rows)?;
+    refuse_obstacles(&turn, &catalog, &relations, &plan)?;
+    let mut has_adopted = false;
+    for relation in &relations {
+        has_adopted |= Box::pin(sequences::adopt(control, caller, &turn.snapshot, &mut turn.home, relation)).await?;
+    }
+    if has_adopted {
         catalog = read_catalog(&mut turn.home).await?;
     }
-    let relation = names::find_table(&catalog, caller, request.table)?;
+    let relations = find_tables(&catalog, caller, request)?;
     for shard in turn.snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state.is_ready()) {
         let mut connection = control.open(shard).await?;
-        sequences::adopt_elsewhere(control, &mut connection, relation).await?;
-        ensure_table(&mut turn.home, &turn.home_shard.url, &catalog, relation, &mut connection).await?;
-        sequences::own(&mut connection, &sequences::cluster_sequences(relation)).await?;
-        refuse_rows(&mut connection, relation).await?;
+        for relation in &relations {
+            sequences::adopt_elsewhere(control, &mut connection, relation).await?;
+            ensure_table(&mut turn.home, &turn.home_shard.url, &catalog, relation, &mut connection).await?;
+            sequences::own(&mut connection, &sequences::cluster_sequences(relation)).await?;
+            refuse_rows(&mut connection, relation).await?;
+        }
         connection.close().await;
     }
     let keeps_rows_at_home = plan.keeps_rows_at_home(&turn.snapshot, &turn.home_shard);
-    let checked = Checked { caller, request, relation, plan };
+    let checked = Checked { caller, request, relations, plan };
     if keeps_rows_at_home {
         checked.store(control, &turn).await?;
         control.reached().await?;
@@ -156,11 +181,52 @@ async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> R
     Ok(())
 }
 
+fn find_tables<'a>(catalog: &'a Catalog, caller: &Caller, request: &Request<'_>) -> Result<Vec<&'a Relation>, PgError> {
+    let mut found: Vec<&Relation> = Vec::new();
+    for (table, _) in &request.tables {
+        let relation = names::find_table(catalog, caller, table)?;
+        if found.iter().any(|other| other.oid == relation.oid) {
+            let message = format!("table \"{}\" is named twice", relation.name);
+            return Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        }
+        found.push(relation);
+    }
+    Ok(found)
+}
+
+fn family_names(catalog: &Catalog, relations: &[&Relation]) -> Vec<String> {
+    relations.iter().flat_map(|relation| gate::names(&catalog.family(relation))).collect()
+}
+
+/// Of all tables at once.
+fn refuse_obstacles(turn: &Turn, catalog: &Catalog, relations: &[&Relation], plan: &Plan) -> Result<(), PgError> {
+    let keys: Vec<(Oid, &[KeyColumn])> =
+        relations.iter().zip(&plan.keys).map(|(relation, key)| (relation.oid, key.columns.as_slice())).collect();
+    let mut obstacles: Vec<Obstacle> = Vec::new();
+    for (relation, key) in relations.iter().zip(&plan.keys) {
+        let kind = CandidateKind::Sharded { key: &key.columns, group: plan.group(), together_with: &keys };
+        let candidate = Candidate { catalog, map: &turn.snapshot, relation, kind, reader: &BODY_READER };
+        for obstacle in candidate.obstacles() {
+            if !obstacles.contains(&obstacle) {
+                obstacles.push(obstacle);
+            }
+        }
+    }
+    let names: Vec<String> = relations.iter().map(|relation| format!("\"{}\"", relation.name)).collect();
+    let tables = if relations.len() == 1 { "table" } else { "tables" };
+    refuse(&format!("cannot distribute {tables} {}", names.join(", ")), &obstacles)
+}
+
 /// `had_leftover`: a call that ended half-way is at its end now, if it was for the same key.
-fn already_declared(relation: &Relation, known: &Table, request: &Request<'_>, had_leftover: bool) -> Result<(), PgError> {
+fn already_declared(
+    relation: &Relation,
+    known: &Table,
+    (wanted, strategy): (&str, Option<Strategy>),
+    had_leftover: bool,
+) -> Result<(), PgError> {
     let error = match &known.kind {
         TableKind::Sharded { key, .. } => {
-            let asked = TableKey::resolve(request.key, relation, request.strategy.unwrap_or(Strategy::Hash));
+            let asked = TableKey::resolve(wanted, relation, strategy.unwrap_or(Strategy::Hash));
             if had_leftover && asked.is_ok_and(|asked| asked.columns == *key) {
                 return Ok(());
             }
@@ -173,7 +239,8 @@ fn already_declared(relation: &Relation, known: &Table, request: &Request<'_>, h
 
 /// Where the partitions will be.
 struct Plan {
-    key: TableKey,
+    /// Of each table; their types are the same.
+    keys: Vec<TableKey>,
     strategy: Strategy,
     placement: Placement,
 }
@@ -183,29 +250,36 @@ impl Plan {
         caller: &Caller,
         snapshot: &MapSnapshot,
         catalog: &Catalog,
-        relation: &Relation,
+        relations: &[&Relation],
         request: &Request<'_>,
         has_rows: bool,
     ) -> Result<Self, PgError> {
         let home = snapshot.home().ok_or_else(no_shard)?;
+        let keys = |strategy: Strategy| -> Result<Vec<TableKey>, PgError> {
+            let key = |(relation, (_, key)): (&&Relation, &(&str, &str))| TableKey::resolve(key, relation, strategy);
+            relations.iter().zip(&request.tables).map(key).collect()
+        };
         let colocated = match request.colocate_with {
             Colocation::Nobody => None,
             Colocation::With(table) => Some(find_group(caller, snapshot, catalog, table)?),
             Colocation::Fitting => {
-                let key = TableKey::resolve(request.key, relation, request.strategy.unwrap_or(Strategy::Hash))?;
-                fitting_group(snapshot, &key, request, has_rows, home)
+                let keys = keys(request.strategy.unwrap_or(Strategy::Hash))?;
+                keys.first().and_then(|key| fitting_group(snapshot, key, request, has_rows, home))
             }
         };
         let strategy = request.strategy.or(colocated.map(|group| group.strategy)).unwrap_or(Strategy::Hash);
-        let key = TableKey::resolve(request.key, relation, strategy)?;
+        let keys = keys(strategy)?;
+        let types = common_types(relations, &keys)?;
         let placement = match colocated {
             Some(group) => {
-                refuse_rows_elsewhere(relation, group, home, has_rows)?;
+                for relation in relations {
+                    refuse_rows_elsewhere(relation, group, home, has_rows)?;
+                }
                 Placement::Colocated(group.id)
             }
-            None => new_group(snapshot, home, strategy, &key.types, request, has_rows)?,
+            None => new_group(snapshot, home, strategy, types, request, has_rows)?,
         };
-        Ok(Self { key, strategy, placement })
+        Ok(Self { keys, strategy, placement })
     }
 
     fn group(&self) -> Option<GroupId> {
@@ -338,35 +412,52 @@ fn range_lows(key_types: &[KeyType], bounds: &[String]) -> Result<Vec<Option<Bou
     Ok(lows)
 }
 
-/// A table that can be declared, if nothing has changed since.
+/// The types of the key, which tables of one group have in common.
+fn common_types<'k>(relations: &[&Relation], keys: &'k [TableKey]) -> Result<&'k [KeyType], PgError> {
+    let first = keys.first().ok_or_else(|| PgError::internal("no table"))?;
+    let other = relations.iter().zip(keys).find(|(_, key)| key.types != first.types);
+    let (Some((other, key)), Some(relation)) = (other, relations.first()) else { return Ok(&first.types) };
+    let names = |key: &TableKey| key.types.iter().map(|key_type| key_type.name()).collect::<Vec<_>>().join(", ");
+    Err(PgError::new(SqlState(*b"42804"), "the shard keys of the tables have different types")
+        .with_detail(format!("Table \"{}\": {}; table \"{}\": {}.", relation.name, names(first), other.name, names(key)))
+        .with_hint("Change the type of one of the columns, or declare tables with keys of other types by a call of their own."))
+}
+
+/// Tables that can be declared, if nothing has changed since.
 struct Checked<'a> {
     caller: &'a Caller,
     request: &'a Request<'a>,
-    relation: &'a Relation,
+    relations: Vec<&'a Relation>,
     plan: Plan,
 }
 
 impl Checked<'_> {
     async fn store(&self, control: &Control, turn: &Turn) -> Result<GroupId, StoreError> {
-        let table = NewShardedTable {
-            schema: &self.relation.schema,
-            name: &self.relation.name,
-            key: &self.plan.key.columns,
-            key_types: &self.plan.key.types,
-            key_text: self.request.key.trim(),
-            strategy: self.plan.strategy,
-            placement: self.plan.placement.clone(),
-        };
-        control.map.store().distribute_table(turn.planned, &self.caller.user, &table).await
+        let keys = self.plan.keys.iter().zip(&self.request.tables);
+        let tables: Vec<NewShardedTable<'_>> = self
+            .relations
+            .iter()
+            .zip(keys)
+            .map(|(relation, (key, (_, text)))| NewShardedTable {
+                schema: &relation.schema,
+                name: &relation.name,
+                key: &key.columns,
+                key_text: text.trim(),
+            })
+            .collect();
+        let (strategy, placement) = (self.plan.strategy, self.plan.placement.clone());
+        let key_types = self.plan.keys.first().map_or(&[][..], |key| &key.types);
+        let group = GroupOfTables { key_types, strategy, placement };
+        control.map.store().distribute_tables(turn.planned, &self.caller.user, &tables, &group).await
     }
 
-    /// An empty table, rows of which will be elsewhere.
+    /// Empty tables, rows of which will be elsewhere.
     async fn store_gated(&self, control: &Control, turn: &mut Turn, catalog: &Catalog) -> Result<(), Unmade> {
         gate::refuse_silent_proxies(control).await?;
-        let mut locked = LockedTables::lock(&mut turn.home, gate::names(&catalog.family(self.relation))).await?;
+        let mut locked = LockedTables::lock(&mut turn.home, family_names(catalog, &self.relations)).await?;
         // Those who were writing have ended; what they have done is to be seen now.
         let is_as_checked = match refuse_changed_schema(control, &turn.home_shard, catalog).await {
-            Ok(()) => refuse_new_rows(locked.connection(), self.relation).await.map_err(Unmade::Failed),
+            Ok(()) => refuse_new_rows(locked.connection(), &self.relations).await.map_err(Unmade::Failed),
             changed => changed,
         };
         if let Err(error) = is_as_checked {
@@ -381,13 +472,16 @@ impl Checked<'_> {
     }
 }
 
-async fn refuse_new_rows(home: &mut ShardConnection, relation: &Relation) -> Result<(), PgError> {
-    if !rows_copy::has_rows(home, relation).await? {
-        return Ok(());
+async fn refuse_new_rows(home: &mut ShardConnection, relations: &[&Relation]) -> Result<(), PgError> {
+    for relation in relations {
+        if rows_copy::has_rows(home, relation).await? {
+            let message = format!("rows were inserted into table \"{}\" meanwhile", relation.name);
+            return Err(PgError::new(SqlState::SERIALIZATION_FAILURE, message).with_hint(
+                "Call the function again: the table will stay on the home shard, from where its partitions can be moved.",
+            ));
+        }
     }
-    let message = format!("rows were inserted into table \"{}\" meanwhile", relation.name);
-    Err(PgError::new(SqlState::SERIALIZATION_FAILURE, message)
-        .with_hint("Call the function again: the table will stay on the home shard, from where its partitions can be moved."))
+    Ok(())
 }
 
 /// With the table locked: nobody has changed what the declaration was checked by. Through the proxies the map says so; past them it

@@ -30,6 +30,7 @@ pub(super) enum Function {
     CreateDistributedTable,
     CreateReferenceTable,
     UndistributeTable,
+    DistributeTables,
 }
 
 /// Type of a parameter.
@@ -39,6 +40,7 @@ pub(super) enum Kind {
     Integer,
     Float,
     Boolean,
+    Json,
     TextArray,
     IntegerArray,
 }
@@ -72,6 +74,7 @@ impl Kind {
             Kind::Integer => oid::INT4,
             Kind::Float => oid::FLOAT8,
             Kind::Boolean => oid::BOOL,
+            Kind::Json => oid::JSONB,
             Kind::TextArray => oid::TEXT_ARRAY,
             Kind::IntegerArray => oid::INT4_ARRAY,
         }
@@ -83,6 +86,7 @@ impl Kind {
             Kind::Integer => "integer",
             Kind::Float => "double precision",
             Kind::Boolean => "boolean",
+            Kind::Json => "jsonb",
             Kind::TextArray => "text[]",
             Kind::IntegerArray => "integer[]",
         }
@@ -90,7 +94,7 @@ impl Kind {
 }
 
 impl Function {
-    pub(super) const ALL: [Function; 19] = [
+    pub(super) const ALL: [Function; 20] = [
         Function::AddShard,
         Function::AlterShard,
         Function::DropShard,
@@ -110,6 +114,7 @@ impl Function {
         Function::CreateDistributedTable,
         Function::CreateReferenceTable,
         Function::UndistributeTable,
+        Function::DistributeTables,
     ];
 
     pub(super) fn find(name: &str) -> Option<Self> {
@@ -136,6 +141,7 @@ impl Function {
             Function::UniqueId => "unique_id",
             Function::CreateDistributedTable => "create_distributed_table",
             Function::UndistributeTable => "undistribute_table",
+            Function::DistributeTables => "distribute_tables",
             Function::CreateReferenceTable => "create_reference_table",
         }
     }
@@ -160,7 +166,8 @@ impl Function {
             | Function::DeclareFunction
             | Function::CreateDistributedTable
             | Function::CreateReferenceTable
-            | Function::UndistributeTable => false,
+            | Function::UndistributeTable
+            | Function::DistributeTables => false,
         }
     }
 
@@ -241,6 +248,18 @@ impl Function {
                 }
             }
             Function::CreateReferenceTable => const { &[required("table_name", Kind::Text)] },
+            Function::DistributeTables => {
+                const {
+                    &[
+                        required("keys", Kind::Json),
+                        optional("strategy", Kind::Text, Default::Text("hash")),
+                        optional("colocate_with", Kind::Text, Default::Null),
+                        optional("partitions", Kind::Integer, Default::Integer(64)),
+                        optional("on_shards", Kind::Text, Default::Text("all")),
+                        optional("bounds", Kind::TextArray, Default::Null),
+                    ]
+                }
+            }
             Function::UndistributeTable => {
                 const {
                     &[
@@ -264,7 +283,8 @@ impl Function {
             | Function::DeclareFunction
             | Function::CreateDistributedTable
             | Function::CreateReferenceTable
-            | Function::UndistributeTable => one(oid::VOID),
+            | Function::UndistributeTable
+            | Function::DistributeTables => one(oid::VOID),
             // The partition that now holds the key, how many keys were mapped, the partition that is the default, was made, was kept;
             // the move, or NULL where nothing has to move.
             Function::MapKey

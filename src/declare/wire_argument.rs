@@ -23,6 +23,10 @@ fn binary(type_oid: Oid, bytes: &[u8]) -> Result<Argument, PgError> {
         oid::FLOAT4 => number(bytes.try_into().ok().map(|bytes| f32::from_be_bytes(bytes).to_string())),
         oid::FLOAT8 => number(bytes.try_into().ok().map(|bytes| f64::from_be_bytes(bytes).to_string())),
         oid::TEXT | oid::VARCHAR | oid::NAME | oid::BPCHAR | oid::UNKNOWN | 0 => text(bytes).map(Argument::Text),
+        oid::BOOL => number(bytes.first().filter(|_| bytes.len() == 1).map(|byte| (*byte != 0).to_string())),
+        oid::JSON => text(bytes).map(Argument::Text),
+        // The version of the format comes first.
+        oid::JSONB => text(bytes.strip_prefix(&[1]).ok_or_else(malformed)?).map(Argument::Text),
         texts if TEXT_ARRAYS.contains(&texts) => array(bytes, text).map(Argument::Array),
         oid::INT4_ARRAY => array(bytes, number_text).map(Argument::Array),
         _ => Err(PgError::new(

@@ -16,6 +16,7 @@ pub const INT4: Oid = 23;
 pub const TEXT: Oid = 25;
 pub const OID: Oid = 26;
 pub const JSON: Oid = 114;
+pub const JSONB: Oid = 3802;
 pub const XML: Oid = 142;
 pub const XML_ARRAY: Oid = 143;
 pub const FLOAT4: Oid = 700;

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::json;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -61,10 +62,15 @@ pub struct NewShardedTable<'a> {
     pub schema: &'a str,
     pub name: &'a str,
     pub key: &'a [KeyColumn],
-    /// The types of the key's columns, after their functions.
-    pub key_types: &'a [KeyType],
     /// The key as the user wrote it, for the relation `shardgate.tables`.
     pub key_text: &'a str,
+}
+
+/// The group that it is to be in.
+#[derive(Clone, Debug)]
+pub struct GroupOfTables<'a> {
+    /// The types of the key's columns, after their functions.
+    pub key_types: &'a [KeyType],
     pub strategy: Strategy,
     pub placement: Placement,
 }
@@ -177,33 +183,37 @@ impl Store {
         self.change(sqlx::query("SELECT shardgate_map.drop_shard($1, $2)").bind(actor).bind(name)).await.map(drop)
     }
 
-    pub async fn distribute_table(
+    /// All of them by one change.
+    pub async fn distribute_tables(
         &self,
         planned: Planned,
         actor: &str,
-        table: &NewShardedTable<'_>,
+        tables: &[NewShardedTable<'_>],
+        group: &GroupOfTables<'_>,
     ) -> Result<GroupId, StoreError> {
-        let (group, partitions, default_shard) = match &table.placement {
+        let (colocated, partitions, default_shard) = match &group.placement {
             Placement::Colocated(group) => (Some(group.0), None, None),
             Placement::Partitions { partitions, default_shard } => (None, Some(partitions), default_shard.as_deref()),
         };
         let shards: Option<Vec<&str>> = partitions.map(|all| all.iter().map(|partition| partition.shard.as_str()).collect());
-        let bounded = partitions.filter(|_| table.strategy != Strategy::Lookup);
+        let bounded = partitions.filter(|_| group.strategy != Strategy::Lookup);
         // The beginning of the key space is the empty string.
         let stored = |partition: &NewPartition| partition.low.as_ref().map_or_else(Vec::new, Bound::to_stored);
-        let text = |partition: &NewPartition| partition.low.as_ref().map(|low| low.to_text(table.key_types));
+        let text = |partition: &NewPartition| partition.low.as_ref().map(|low| low.to_text(group.key_types));
         let lows: Option<Vec<Vec<u8>>> = bounded.map(|all| all.iter().map(stored).collect());
         let low_texts: Option<Vec<Option<String>>> = bounded.map(|all| all.iter().map(text).collect());
-        let query = sqlx::query("SELECT shardgate_map.distribute_table($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)")
+        let table = |table: &NewShardedTable<'_>| {
+            let key = key_to_stored(table.key);
+            json!({ "schema": table.schema, "name": table.name, "key": key, "key_text": table.key_text })
+        };
+        let tables: Vec<serde_json::Value> = tables.iter().map(table).collect();
+        let query = sqlx::query("SELECT shardgate_map.distribute_tables($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)")
             .bind(Json(planned.to_stored()))
             .bind(actor)
-            .bind(table.schema)
-            .bind(table.name)
-            .bind(Json(key_to_stored(table.key)))
-            .bind(table.key_text)
-            .bind(key_types_to_stored(table.key_types))
-            .bind(table.strategy.name())
-            .bind(group)
+            .bind(Json(tables))
+            .bind(key_types_to_stored(group.key_types))
+            .bind(group.strategy.name())
+            .bind(colocated)
             .bind(lows)
             .bind(low_texts)
             .bind(shards)

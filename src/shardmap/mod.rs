@@ -50,7 +50,9 @@ mod silence;
 mod store;
 mod watch;
 
-pub use changes::{AddedShard, AlteredShard, NewShard, NewShardedTable, OpenSchemaChanges, Placement, Planned, SchemaChangeId};
+pub use changes::{
+    AddedShard, AlteredShard, GroupOfTables, NewShard, NewShardedTable, OpenSchemaChanges, Placement, Planned, SchemaChangeId,
+};
 pub use claims::{ClaimCount, CountedClaim};
 pub use cuts::{Isolation, bounds_around, equal_pieces, refuse_impossible_key};
 pub use encoding::key_from_stored;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use shardgate::error::PgError;
 use shardgate::shard_key::{Key, KeyColumn, KeyDatum, KeyType};
 use shardgate::shardmap::{
-    Group, GroupId, MapOptions, NewPartition, NewShard, NewShardedTable, Placement, Planned, ProxyId, ShardMap, ShardState, Store,
-    StoreError, Strategy, hash_slices, spread,
+    Group, GroupId, GroupOfTables, MapOptions, NewPartition, NewShard, NewShardedTable, Placement, Planned, ProxyId, ShardMap,
+    ShardState, Store, StoreError, Strategy, hash_slices, spread,
 };
 
 use crate::support::Cluster;
@@ -81,16 +81,9 @@ async fn distribute(
     key_type: KeyType,
     placement: Placement,
 ) -> Result<GroupId, StoreError> {
-    let table = NewShardedTable {
-        schema: "public",
-        name,
-        key: &[id_column(key_type)],
-        key_types: &[key_type],
-        key_text: "id",
-        strategy,
-        placement,
-    };
-    store.distribute_table(now(store).await, ACTOR, &table).await
+    let table = NewShardedTable { schema: "public", name, key: &[id_column(key_type)], key_text: "id" };
+    let group = GroupOfTables { key_types: &[key_type], strategy, placement };
+    store.distribute_tables(now(store).await, ACTOR, &[table], &group).await
 }
 
 async fn distribute_hash(map: &ShardMap, name: &str, partitions: u32) -> GroupId {

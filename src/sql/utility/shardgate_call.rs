@@ -15,13 +15,14 @@ pub const SCHEMA: &str = "shardgate";
 
 pub const UNIQUE_ID: &str = "unique_id";
 
-const FUNCTIONS: [&str; 19] = [
+const FUNCTIONS: [&str; 20] = [
     "add_shard",
     "alter_shard",
     "create_distributed_table",
     "create_reference_table",
     "declare_function",
     "distribute_table",
+    "distribute_tables",
     "drop_shard",
     "isolate_key",
     "locate",

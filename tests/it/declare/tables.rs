@@ -73,6 +73,49 @@ async fn a_table_whose_rows_are_all_at_home_is_undistributed() {
 }
 
 #[tokio::test]
+async fn tables_with_foreign_keys_are_declared_by_one_call() {
+    let schema = "CREATE TABLE {p}tenants (id int PRIMARY KEY, name text);
+        CREATE TABLE {p}orders (tenant int REFERENCES {p}tenants, id int, PRIMARY KEY (tenant, id));
+        CREATE TABLE {p}items (tenant int, order_id int, n int, PRIMARY KEY (tenant, order_id, n),
+            FOREIGN KEY (tenant, order_id) REFERENCES {p}orders);
+        CREATE TABLE {p}big (tenant bigint PRIMARY KEY); CREATE TABLE {p}loose (tenant int, id int PRIMARY KEY, o int REFERENCES {p}loose);";
+    let all = format!(
+        "{}{} INSERT INTO full_tenants VALUES (1, 'a'); INSERT INTO full_orders VALUES (1, 1)",
+        schema.replace("{p}", "empty_"),
+        schema.replace("{p}", "full_")
+    );
+    let d = Declarer::with_schema(2, &all).await;
+    let keys = |prefix: &str| format!(r#"{{"{prefix}tenants": "id", "{prefix}orders": "tenant", "{prefix}items": "tenant"}}"#);
+    let refused = async |keys: &str, expected: &str| {
+        let error = d.call("distribute_tables", &[keys]).await.unwrap_err();
+        assert!(told(&error).contains(expected), "{keys}: {}", told(&error));
+    };
+    refused(r#"{"empty_orders": "tenant", "empty_items": "tenant"}"#, "refers to table \"empty_tenants\"").await;
+    refused(r#"{"empty_orders": "tenant", "empty_items": "tenant"}"#, "shardgate.distribute_tables() declares both tables").await;
+    refused(r#"{"empty_big": "tenant", "empty_tenants": "id"}"#, "\"empty_big\": bigint; table \"empty_tenants\": integer").await;
+    refused(r#"{"empty_tenants": "id", "public.empty_tenants": "id"}"#, "table \"empty_tenants\" is named twice").await;
+    refused(r#"{"empty_loose": "tenant"}"#, "Primary key \"empty_loose_pkey\" does not contain the shard key").await;
+    refused("[1]", "keys must be an object").await;
+    refused("{", "invalid input syntax for type jsonb").await;
+    assert_eq!(d.value_on_map("SELECT count(*) FROM shardgate.tables WHERE kind = 'sharded'").await, "0");
+
+    d.call("distribute_tables", &[&keys("empty_")]).await.expect("empty");
+    d.call("distribute_tables", &[&keys("full_")]).await.expect("full");
+    assert_eq!(placement(&d, "empty_orders").await, "shard0 32, shard1 32");
+    assert_eq!(placement(&d, "full_items").await, "shard0 64");
+    let groups =
+        "SELECT count(DISTINCT colocation_group) FROM shardgate.tables WHERE table_name LIKE 'empty%' AND kind = 'sharded'";
+    assert_eq!(d.value_on_map(groups).await, "1");
+    let changes = "SELECT count(*) FROM shardgate_map.history WHERE change = 'distribute_table'";
+    assert_eq!(d.value_on_map(changes).await, "6");
+    // The gates are gone, and the foreign keys hold on each shard.
+    d.on_shard(0, "INSERT INTO empty_tenants VALUES (1); INSERT INTO empty_orders VALUES (1, 1)").await;
+    let foreign_keys = "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND conrelid::regclass::text LIKE 'empty%'";
+    assert_eq!(d.value_on_shard(1, foreign_keys).await, "3");
+    assert_eq!(d.call("distribute_tables", &[&keys("empty_")]).await.map_err(|error| code(&error)), Err("42710".to_owned()));
+}
+
+#[tokio::test]
 async fn partitions_and_shards_are_chosen() {
     let d = Declarer::with_schema(3, "CREATE TABLE t (region text, id int, PRIMARY KEY (id, region))").await;
     d.call_named("distribute_table", &[("", "public.t"), ("", "region, id"), ("partitions", "6"), ("on_shards", "shard1,shard2")])
@@ -111,7 +154,7 @@ async fn wrong_arguments_have_their_own_errors() {
     expect(&[("", "orders"), ("", "id"), ("colocate_with", "gen")], "55000", "It is not sharded.").await;
     expect(&[("", "orders"), ("key_column", "id")], "42883", "The function is shardgate.distribute_table(").await;
     expect(&[("", "orders")], "42883", "does not exist").await;
-    let error = d.call("distribute_tables", &["orders", "id"]).await.unwrap_err();
+    let error = d.call("distribute_tabel", &["orders", "id"]).await.unwrap_err();
     assert!(told(&error).contains("Perhaps you meant shardgate.distribute_table("), "{}", told(&error));
 }
 

@@ -1,7 +1,9 @@
 //! What a declaration or a schema change was planned by is what the map still is, or it is refused.
 
 use shardgate::error::PgError;
-use shardgate::shardmap::{NewPartition, NewShard, NewShardedTable, Placement, Planned, ShardMap, ShardState, Strategy};
+use shardgate::shardmap::{
+    GroupOfTables, NewPartition, NewShard, NewShardedTable, Placement, Planned, ShardMap, ShardState, Strategy,
+};
 
 use super::{ACTOR, connect_map, distribute_hash, id_column, map_cluster, map_with_shards, now, refusal};
 use shardgate::shard_key::KeyType;
@@ -11,19 +13,13 @@ async fn answers(map: &ShardMap, planned: Planned) -> Vec<PgError> {
     let store = map.store();
     let shard = NewShard { name: "d", url: "postgres://d", region: None, capacity: 1.0, replication_url: None, identity: None };
     let partitions = vec![NewPartition { low: None, shard: "a".to_owned() }];
-    let table = NewShardedTable {
-        schema: "public",
-        name: "new",
-        key: &[id_column(KeyType::Int8)],
-        key_types: &[KeyType::Int8],
-        key_text: "id",
-        strategy: Strategy::Hash,
-        placement: Placement::Partitions { partitions, default_shard: None },
-    };
+    let table = NewShardedTable { schema: "public", name: "new", key: &[id_column(KeyType::Int8)], key_text: "id" };
+    let placement = Placement::Partitions { partitions, default_shard: None };
+    let group = GroupOfTables { key_types: &[KeyType::Int8], strategy: Strategy::Hash, placement };
     vec![
         refusal(store.add_shard(planned, ACTOR, &shard).await),
         refusal(store.set_shard_state(planned, ACTOR, "b", ShardState::Online).await),
-        refusal(store.distribute_table(planned, ACTOR, &table).await),
+        refusal(store.distribute_tables(planned, ACTOR, &[table], &group).await),
         refusal(store.reference_table(planned, ACTOR, "public", "new").await),
     ]
 }
