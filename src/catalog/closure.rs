@@ -312,7 +312,9 @@ impl Catalog {
             let functions = self.functions_of(relation, kind, name);
             let function = if let [one] = functions.as_slice() { Some(*one) } else { None };
             // A sequence that a default draws from is expected, and no obstacle.
-            add(format!("{} \"{name}\"", kind.word()), function, TriggerEvents::ALL, &|walk| {
+            let trigger = found.triggers.iter().find(|trigger| kind == DependentKind::TriggerWhen && trigger.name == name);
+            let fires_on = trigger.map_or(TriggerEvents::ALL, |trigger| trigger.fires_on);
+            add(format!("{} \"{name}\"", kind.word()), function, fires_on, &|walk| {
                 walk.dependencies(found, access, Some((kind, name)));
                 walk.sequences.clear();
             });

@@ -3,6 +3,7 @@
 
 pub(super) mod arguments;
 pub(super) mod command;
+pub(super) mod dump;
 pub(super) mod explain;
 pub(super) mod inner_query;
 pub(super) mod listening;

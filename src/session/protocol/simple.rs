@@ -66,6 +66,11 @@ impl Session {
 
     async fn run_text(&mut self, text: &str) -> Result<(), Failure> {
         self.refresh_context_for(text).await?;
+        let asked = match self.may_be_asked_by_dump(text) {
+            true => Box::pin(self.asked_by_dump(text)).await?,
+            false => None,
+        };
+        let text = asked.as_deref().unwrap_or(text);
         let read = self.read_anew(text).await?;
         match read.analyzed.statements.as_slice() {
             [] => {

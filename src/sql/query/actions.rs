@@ -16,7 +16,9 @@ use super::predicate::Operand;
 use super::relations::{self, Resolved};
 use super::set_default::{is_same_on_every_copy, sets_default};
 use super::{Facts, Predicate, Term, facts};
-use crate::catalog::{Access, ActionOn, Closure, Column, ForeignKeyAction, Relation, RelationKind, RowChange, SchemaEffect};
+use crate::catalog::{
+    Access, ActionOn, Closure, Column, ForeignKeyAction, Relation, RelationKind, RowChange, SchemaEffect, TriggerEvents,
+};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::KeyColumn;
 use crate::shardmap::TableKind;
@@ -26,8 +28,8 @@ use crate::sql::body::SqlBodyReader;
 impl<'c> Reader<'c> {
     /// Triggers, rules and defaults of a table that is written, and of those that hold a part of its rows. Sequences of defaults are
     /// asked for where rows are made.
-    pub fn written_relation(&mut self, relation: &Relation) {
-        self.note_parts(relation, Access::Write, false);
+    pub fn written_relation(&mut self, relation: &Relation, events: TriggerEvents) {
+        self.note_parts(relation, Access::Write, events, false);
         // Values that are assigned may be cast.
         let catalog = &self.context.catalog;
         let types = relation.columns.iter().filter_map(|column| catalog.types.get(&column.type_oid));
@@ -36,13 +38,14 @@ impl<'c> Reader<'c> {
             self.note_user_function(function, Place::Stored);
         }
         for member in self.context.catalog.family(relation).into_iter().skip(1) {
-            self.note_parts(member, Access::Action, false);
+            self.note_parts(member, Access::Action, events, false);
         }
     }
 
     /// `is_at_home`: it happens on the home shard, wherever else the statement runs.
-    fn note_parts(&mut self, relation: &Relation, access: Access, is_at_home: bool) {
-        for part in self.context.catalog.closures_by_part(relation.oid, access, &SqlBodyReader) {
+    fn note_parts(&mut self, relation: &Relation, access: Access, events: TriggerEvents, is_at_home: bool) {
+        let parts = self.context.catalog.closures_by_part(relation.oid, access, &SqlBodyReader);
+        for part in parts.into_iter().filter(|part| part.fires_on.meets(events)) {
             let function = part.function.and_then(|function| self.context.catalog.functions.get(&function));
             if part.sets_local && !function.is_some_and(|function| self.is_declared(function)) {
                 self.notes.session_call(SessionCall::SetsLocally);
@@ -133,6 +136,10 @@ impl<'c> Reader<'c> {
     fn note_action(&mut self, action: &ActionOn<'c>) {
         let relation = action.relation;
         let mut is_at_home = false;
+        let events = match action.change {
+            RowChange::Deleted => TriggerEvents::DELETE,
+            RowChange::Updated(_) => TriggerEvents::UPDATE,
+        };
         match relations::placed(self.context, relation, true) {
             Resolved::Sharded { table, .. } => {
                 if let TableKind::Sharded { key, .. } = &table.kind {
@@ -141,14 +148,14 @@ impl<'c> Reader<'c> {
                 self.check_defaults_of_action(action);
             }
             Resolved::Reference(_) => {
-                self.check_copied_triggers(relation);
+                self.check_copied_triggers(relation, events);
                 self.check_defaults_of_action(action);
             }
             Resolved::Home(_) => is_at_home = true,
             Resolved::View(_) | Resolved::System | Resolved::Map(_) | Resolved::Proxy(_) | Resolved::Mixed(_) => {}
         }
         for member in self.context.catalog.family(relation) {
-            self.note_parts(member, Access::Action, is_at_home);
+            self.note_parts(member, Access::Action, events, is_at_home);
         }
     }
 
@@ -163,7 +170,7 @@ impl<'c> Reader<'c> {
             ));
         }
         if matches!(action.change, RowChange::Updated(_)) {
-            self.check_key_triggers(action.relation, &key.iter().collect::<Vec<_>>());
+            self.check_key_triggers(action.relation, &key.iter().collect::<Vec<_>>(), TriggerEvents::UPDATE);
         }
     }
 

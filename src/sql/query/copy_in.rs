@@ -33,7 +33,7 @@ impl<'c> Reader<'c> {
         }
         self.notes.writes();
         let mut frame = Frame::default();
-        let target = self.target(name, &mut frame)?;
+        let target = self.target(name, &mut frame, TriggerEvents::INSERT)?;
         self.note_notifying(&target, TriggerEvents::INSERT);
         let Some(relation) = target.relation else { return Ok(None) };
         let listed = listed_columns(copy);
@@ -79,7 +79,7 @@ impl<'c> Reader<'c> {
         }
         self.notes.writes();
         let mut frame = Frame::default();
-        let target = self.target(name, &mut frame)?;
+        let target = self.target(name, &mut frame, TriggerEvents::INSERT)?;
         self.note_notifying(&target, TriggerEvents::INSERT);
         let scope = Scope { frame: &frame, ctes: &None, windows: None };
         self.filter(copy.where_clause(), &scope, &mut Findings::default())?;

@@ -156,9 +156,7 @@ impl<'c> Reader<'c> {
                 (LeafKind::Replicated, Columns::Relation(relation))
             }
             Resolved::Home(relation) => {
-                if let Some(sequence) = relation.filter(|relation| self.is_numbered_by_cluster(relation))
-                    && !self.text.trim_start().starts_with(QUESTION_OF_A_DUMP)
-                {
+                if let Some(sequence) = relation.filter(|relation| self.is_numbered_by_cluster(relation)) {
                     return Err(sequence_as_table(&sequence.name));
                 }
                 match relation {
@@ -449,10 +447,6 @@ impl<'c> Reader<'c> {
         KeyType::of_column(properties.type_oid).filter(|_| properties.is_deterministic)
     }
 }
-
-/// What `pg_dump` asks of every sequence, and would end without. It gets what the home shard has, which is at its end: in the restored
-/// database the sequence gives an error until it is set.
-const QUESTION_OF_A_DUMP: &str = "SELECT last_value, is_called FROM ";
 
 fn sequence_as_table(name: &str) -> PgError {
     PgError::unsupported(

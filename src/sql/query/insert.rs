@@ -45,7 +45,9 @@ impl<'c> Reader<'c> {
     pub fn insert<'n>(&mut self, insert: &'n nodes::InsertStmt, ctes: &CteList<'n>) -> Result<Modified, PgError> {
         let ctes = self.with(insert.with_clause(), None, ctes)?;
         let mut frame = Frame::default();
-        let target = self.target_or_view(insert.relation().ok_or_else(unknown_query)?, &mut frame)?;
+        let updates = |conflict: &nodes::OnConflictClause| conflict.action == nodes::OnConflictAction::ONCONFLICT_UPDATE;
+        let events = TriggerEvents { update: insert.on_conflict_clause().is_some_and(updates), ..TriggerEvents::INSERT };
+        let target = self.target_or_view(insert.relation().ok_or_else(unknown_query)?, &mut frame, events)?;
         self.check_rows_of_view(&target);
         let columns = insert_columns(insert, &target);
         let is_overridden = insert.override_ == nodes::OverridingKind::OVERRIDING_USER_VALUE;
@@ -77,8 +79,7 @@ impl<'c> Reader<'c> {
         let scope = Scope { frame: &frame, ctes: &ctes, windows: None };
         let (outputs, is_complete) = self.returning(insert.returning_clause(), &scope, &mut findings)?;
         self.check_copied_write(&target, is_values);
-        let updates = insert.on_conflict_clause().is_some();
-        self.note_notifying(&target, TriggerEvents { update: updates, ..TriggerEvents::INSERT });
+        self.note_notifying(&target, events);
         let is_split = self.notes.split_rows.is_some();
         if is_split && reads_rows {
             self.notes.not_pushable(not_split("It reads other rows, which are not on all of these shards."));

@@ -32,7 +32,7 @@ impl<'c> Reader<'c> {
     pub fn merge_statement<'n>(&mut self, merge: &'n nodes::MergeStmt, ctes: &CteList<'n>) -> Result<Modified, PgError> {
         let ctes = self.with(merge.with_clause(), None, ctes)?;
         let mut frame = Frame::default();
-        let target = self.target(merge.relation().ok_or_else(unknown_query)?, &mut frame)?;
+        let target = self.target(merge.relation().ok_or_else(unknown_query)?, &mut frame, TriggerEvents::ALL)?;
         let mut findings = Findings::default();
         let source = self.item_of_from(merge.source_relation(), &mut frame, &ctes, &mut findings.subqueries)?;
         let scope = Scope { frame: &frame, ctes: &ctes, windows: None };

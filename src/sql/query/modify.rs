@@ -97,7 +97,8 @@ impl<'c> Reader<'c> {
         })
     }
 
-    pub fn target(&mut self, name: &nodes::RangeVar, frame: &mut Frame<'_>) -> Result<Target<'c>, PgError> {
+    /// `events`: for which triggers may fire.
+    pub fn target(&mut self, name: &nodes::RangeVar, frame: &mut Frame<'_>, events: TriggerEvents) -> Result<Target<'c>, PgError> {
         self.note_name(name);
         let resolved = relations::resolve(self.context, name, &self.search_path);
         if let Resolved::Map(relation) | Resolved::Proxy(relation) = &resolved {
@@ -123,12 +124,12 @@ impl<'c> Reader<'c> {
             Some(LeafKind::Home | LeafKind::Elsewhere | LeafKind::Derived) | None => TargetKind::Home,
         };
         if let Some(relation) = relation {
-            self.written_relation(relation);
+            self.written_relation(relation, events);
             match &kind {
                 TargetKind::Sharded { key, .. } => {
-                    self.check_key_triggers(relation, &key.iter().map(|key| key.column).collect::<Vec<_>>());
+                    self.check_key_triggers(relation, &key.iter().map(|key| key.column).collect::<Vec<_>>(), events);
                 }
-                TargetKind::Replicated => self.check_copied_triggers(relation),
+                TargetKind::Replicated => self.check_copied_triggers(relation, events),
                 TargetKind::Home => {}
             }
         }
@@ -231,17 +232,20 @@ impl<'c> Reader<'c> {
     }
 
     /// What a BEFORE trigger makes of a row may differ from copy to copy.
-    pub fn check_copied_triggers(&mut self, relation: &Relation) {
+    pub fn check_copied_triggers(&mut self, relation: &Relation, events: TriggerEvents) {
         let mut triggers = self.context.catalog.family(relation).into_iter().flat_map(|member| &member.triggers);
-        if let Some(trigger) = triggers.find(|trigger| trigger.is_before && trigger.is_row) {
+        if let Some(trigger) = triggers.find(|trigger| trigger.is_before && trigger.is_row && trigger.fires_on.meets(events)) {
             self.notes.volatile.get_or_insert_with(|| format!("Trigger \"{}\"", trigger.name));
         }
     }
 
     /// A BEFORE trigger that sets the key would put the row elsewhere.
-    pub fn check_key_triggers(&mut self, relation: &Relation, key: &[&KeyColumn]) {
+    pub fn check_key_triggers(&mut self, relation: &Relation, key: &[&KeyColumn], events: TriggerEvents) {
+        // The row that a DELETE takes away has no new key.
+        let events = TriggerEvents { delete: false, ..events };
         for member in self.context.catalog.family(relation) {
-            for trigger in member.triggers.iter().filter(|trigger| trigger.is_before && trigger.is_row) {
+            let fires = |trigger: &&Trigger| trigger.is_before && trigger.is_row && trigger.fires_on.meets(events);
+            for trigger in member.triggers.iter().filter(fires) {
                 if self.may_set_key(trigger, key) {
                     self.notes.touches_anything.get_or_insert_with(|| {
                         format!("Trigger \"{}\" of table \"{}\" may set the shard key.", trigger.name, member.name)
@@ -263,10 +267,20 @@ impl<'c> Reader<'c> {
         }
     }
 
+    /// A row that gets another key is deleted where it is and inserted elsewhere.
+    fn note_moving(&mut self, update: &nodes::UpdateStmt, target: &Target<'c>) {
+        let (TargetKind::Sharded { key, .. }, Some(relation)) = (&target.kind, target.relation) else { return };
+        let is_key = |name: &str| key.iter().any(|key| key.column.column == name);
+        if update.target_list().iter().any(|assignment| assignment.name().is_some_and(is_key)) {
+            self.written_relation(relation, TriggerEvents::ALL);
+        }
+    }
+
     fn update<'n>(&mut self, update: &'n nodes::UpdateStmt, ctes: &CteList<'n>) -> Result<Modified, PgError> {
         let ctes = self.with(update.with_clause(), None, ctes)?;
         let mut frame = Frame::default();
-        let target = self.target_or_view(update.relation().ok_or_else(unknown_query)?, &mut frame)?;
+        let target = self.target_or_view(update.relation().ok_or_else(unknown_query)?, &mut frame, TriggerEvents::UPDATE)?;
+        self.note_moving(update, &target);
         let mut findings = Findings::default();
         let mut from = vec![FromItem::Leaf(target.leaf)];
         for item in update.from_clause() {
@@ -293,7 +307,7 @@ impl<'c> Reader<'c> {
     fn delete<'n>(&mut self, delete: &'n nodes::DeleteStmt, ctes: &CteList<'n>) -> Result<Modified, PgError> {
         let ctes = self.with(delete.with_clause(), None, ctes)?;
         let mut frame = Frame::default();
-        let target = self.target_or_view(delete.relation().ok_or_else(unknown_query)?, &mut frame)?;
+        let target = self.target_or_view(delete.relation().ok_or_else(unknown_query)?, &mut frame, TriggerEvents::DELETE)?;
         let mut findings = Findings::default();
         let mut from = vec![FromItem::Leaf(target.leaf)];
         for item in delete.using_clause() {

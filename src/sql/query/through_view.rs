@@ -12,7 +12,7 @@ use super::modify::{Target, TargetKind};
 use super::relations::{Resolved, resolve};
 use super::scope::Frame;
 use super::{Column, Term};
-use crate::catalog::Relation;
+use crate::catalog::{Relation, TriggerEvents};
 use crate::error::PgError;
 use crate::shardmap::TableKind;
 use crate::sql::parse;
@@ -20,10 +20,15 @@ use crate::sql::parse::tree;
 
 impl<'c> Reader<'c> {
     /// The target of an INSERT, UPDATE or DELETE.
-    pub fn target_or_view(&mut self, name: &nodes::RangeVar, frame: &mut Frame<'_>) -> Result<Target<'c>, PgError> {
-        let Resolved::View(view) = resolve(self.context, name, &self.search_path) else { return self.target(name, frame) };
-        let Some(Resolved::Sharded { table, group, relation }) = self.under(view) else { return self.target(name, frame) };
-        let TableKind::Sharded { key, .. } = &table.kind else { return self.target(name, frame) };
+    pub fn target_or_view(
+        &mut self,
+        name: &nodes::RangeVar,
+        frame: &mut Frame<'_>,
+        events: TriggerEvents,
+    ) -> Result<Target<'c>, PgError> {
+        let Resolved::View(view) = resolve(self.context, name, &self.search_path) else { return self.target(name, frame, events) };
+        let Some(Resolved::Sharded { table, group, relation }) = self.under(view) else { return self.target(name, frame, events) };
+        let TableKind::Sharded { key, .. } = &table.kind else { return self.target(name, frame, events) };
         let index = self.leaves.len();
         let key: Option<Vec<LeafKey<'c>>> = key
             .iter()
@@ -33,7 +38,7 @@ impl<'c> Reader<'c> {
                 Some(LeafKey { term, column })
             })
             .collect();
-        let Some(key) = key.filter(|key| !key.is_empty()) else { return self.target(name, frame) };
+        let Some(key) = key.filter(|key| !key.is_empty()) else { return self.target(name, frame, events) };
         self.note_name(name);
         self.notes.touches(view.oid);
         self.notes.touches(relation.oid);
@@ -41,8 +46,8 @@ impl<'c> Reader<'c> {
         let leaf = Leaf { name: view.name.clone(), kind, columns: Columns::Relation(view), renamed: Vec::new() };
         let leaf = self.add_leaf(leaf)?;
         self.show(leaf, name.alias(), Some(name), frame);
-        self.written_relation(relation);
-        self.check_key_triggers(relation, &key.iter().map(|key| key.column).collect::<Vec<_>>());
+        self.written_relation(relation, events);
+        self.check_key_triggers(relation, &key.iter().map(|key| key.column).collect::<Vec<_>>(), events);
         Ok(Target { leaf, relation: Some(relation), view: Some(view), kind: TargetKind::Sharded { group: group.id, key } })
     }
 

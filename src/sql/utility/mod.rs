@@ -3,6 +3,7 @@
 
 pub mod copy_in;
 pub mod copy_out;
+pub mod dump;
 pub(super) mod execute;
 pub mod explain;
 pub mod own_relations;

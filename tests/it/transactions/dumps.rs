@@ -11,14 +11,12 @@ use crate::sessions::{Stage, succeed};
 use crate::support::{ProxyOptions, WireClient, psql_rows};
 
 const RESTORED: &str = "restored";
-/// What shards number rows with, by name, in the schema that is left out.
-const NUMBERS: &str = "CREATE SCHEMA shardgate;
-    CREATE FUNCTION shardgate.next_id(regclass) RETURNS bigint LANGUAGE sql AS 'SELECT nextval($1)';";
 /// One text for what a table holds.
-const TABLES: [(&str, &str); 5] = [
-    ("days", "SELECT count(*) || ' ' || min(day) || ' ' || max(day) FROM days"),
+const TABLES: [(&str, &str); 6] = [
+    ("days", "SELECT count(*) || ' ' || min(day) || ' ' || max(day) || ' ' || sum(n) FROM days"),
     ("accounts", "SELECT count(*) || ' ' || sum(id) || ' ' || sum(balance) || ' ' || min(owner) || max(owner) FROM accounts"),
     ("orders", "SELECT count(*) || ' ' || sum(account) || ' ' || sum(number) FROM orders"),
+    ("items", "SELECT count(*) || ' ' || sum(tenant) || ' ' || sum(id) FROM items"),
     ("currencies", "SELECT string_agg(code || name, ',' ORDER BY code) FROM currencies"),
     ("notes", "SELECT string_agg(id || text, ',' ORDER BY id) FROM notes"),
 ];
@@ -32,12 +30,31 @@ fn dump(stage: &Stage, arguments: &[&str]) -> String {
 }
 
 /// Runs the dump in a new database. Its first lines are psql's own.
-fn restore(stage: &Stage, name: &str, before: &str, dumped: &str) {
+fn restore(conninfo: &str, dumped: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("dump.sql");
-    std::fs::write(&file, format!("{before}\n{dumped}")).expect("written");
-    let conninfo = format!("host=127.0.0.1 port={} user=postgres dbname={name}", stage.cluster.map_server().port());
-    psql_rows(&conninfo, &format!("\\i {}", file.display()));
+    std::fs::write(&file, dumped).expect("written");
+    psql_rows(conninfo, &format!("\\i {}", file.display()));
+}
+
+fn plain_conninfo(stage: &Stage, name: &str) -> String {
+    format!("host=127.0.0.1 port={} user=postgres dbname={name}", stage.cluster.map_server().port())
+}
+
+/// The next numbers are above those of the rows.
+async fn goes_on_numbering(client: &mut WireClient, day: &str) {
+    let of_days = format!("INSERT INTO days (id, day) VALUES (7, '{day}') RETURNING n");
+    for (table, column, insert) in [
+        ("orders", "number", "INSERT INTO orders (account) VALUES (7) RETURNING number"),
+        ("days", "n", &of_days),
+        ("items", "id", "INSERT INTO items (tenant) VALUES (7) RETURNING id"),
+    ] {
+        let highest: i64 = client.value(&format!("SELECT max({column}) FROM {table}")).await.parse().expect("a number");
+        let next: i64 = client.value(insert).await.parse().expect("a number");
+        assert!(next > highest && next < highest + 100_000, "{table}: {next} after {highest}");
+    }
+    let told = client.ask("INSERT INTO items VALUES (7, 7)").await;
+    assert!(told.starts_with("E(428C9 "), "{told}");
 }
 
 /// Money moves in a ring over the shards: the sum stays the same. How often it has.
@@ -65,11 +82,14 @@ async fn a_dump_has_every_row_once() {
         "INSERT INTO notes VALUES (1, 'one'), (2, 'two')",
         "CREATE VIEW rich AS SELECT * FROM accounts WHERE balance > 50",
         "CREATE INDEX ON accounts (owner)",
-        "CREATE TABLE days (id bigint, day date, twice bigint GENERATED ALWAYS AS (id * 2) STORED, PRIMARY KEY (id, day)) PARTITION BY RANGE (day)",
+        "CREATE TABLE days (id bigint, day date, n serial, twice bigint GENERATED ALWAYS AS (id * 2) STORED, PRIMARY KEY (id, day)) PARTITION BY RANGE (day)",
         "CREATE TABLE days_2024 PARTITION OF days FOR VALUES FROM ('2024-01-01') TO ('2025-01-01')",
         "CREATE TABLE days_2025 PARTITION OF days FOR VALUES FROM ('2025-01-01') TO ('2026-01-01')",
         "SELECT shardgate.distribute_table('days', 'id')",
-        "INSERT INTO days SELECT g, '2024-12-01'::date + g FROM generate_series(1, 60) g",
+        "INSERT INTO days (id, day) SELECT g, '2024-12-01'::date + g FROM generate_series(1, 60) g",
+        "CREATE TABLE items (tenant int, id int GENERATED ALWAYS AS IDENTITY, PRIMARY KEY (tenant, id))",
+        "SELECT shardgate.distribute_table('items', 'tenant')",
+        "INSERT INTO items (tenant) SELECT g FROM generate_series(1, 20) g",
     ] {
         succeed(&mut client, text).await;
     }
@@ -79,21 +99,36 @@ async fn a_dump_has_every_row_once() {
     }
     let is_over = Arc::new(AtomicBool::new(false));
     let paying = tokio::spawn(pay(stage.client().await, [stage.key(0, 0), stage.key(1, 0), stage.key(2, 0)], Arc::clone(&is_over)));
-    let whole = dump(&stage, &["--exclude-schema=shardgate"]);
-    let schema = dump(&stage, &["--schema-only", "--exclude-schema=shardgate"]);
-    let rows = dump(&stage, &["--data-only", "--exclude-schema=shardgate"]);
+    let whole = dump(&stage, &[]);
+    let schema = dump(&stage, &["--schema-only"]);
+    let rows = dump(&stage, &["--data-only"]);
     is_over.store(true, Ordering::Relaxed);
     assert!(paying.await.expect("no panic") > 0, "money has moved");
-    for (number, dumped) in [whole, format!("{schema}\n{rows}")].iter().enumerate() {
+    assert!(!whole.contains("shardgate"), "{whole}");
+    for (number, dumped) in [whole.clone(), format!("{schema}\n{rows}")].iter().enumerate() {
         let name = format!("{RESTORED}{number}");
         stage.cluster.map_server().create_database(&name).await.expect("a database");
-        restore(&stage, &name, NUMBERS, dumped);
+        restore(&plain_conninfo(&stage, &name), dumped);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, stage.cluster.map_server().port()));
         let mut plain = WireClient::connect_with(address, &[("user", "postgres"), ("database", &name)]).await;
         for ((table, sql), wanted) in TABLES.iter().zip(&wanted) {
             assert_eq!(plain.value(sql).await, *wanted, "{table}");
         }
         assert_eq!(plain.value("SELECT count(*) FROM rich").await, "90");
+        goes_on_numbering(&mut plain, "2024-02-02").await;
     }
+    let one = dump(&stage, &["-t", "items", "--inserts"]);
+    assert!(one.contains("GENERATED ALWAYS AS IDENTITY") && one.matches("INSERT INTO").count() == 20, "{one}");
+    // And back through the proxy.
+    succeed(&mut client, "DROP TABLE orders, items, days, accounts, currencies, notes CASCADE").await;
+    restore(&stage.proxy.conninfo(), &whole);
+    for ((table, sql), wanted) in TABLES.iter().zip(&wanted) {
+        assert_eq!(client.value(sql).await, *wanted, "{table}");
+    }
+    goes_on_numbering(&mut client, "2024-02-02").await;
+    for (table, key) in [("orders", "account"), ("items", "tenant"), ("days", "id")] {
+        succeed(&mut client, &format!("SELECT shardgate.distribute_table('{table}', '{key}')")).await;
+    }
+    goes_on_numbering(&mut client, "2024-02-03").await;
     stage.assert_log_is_clean();
 }

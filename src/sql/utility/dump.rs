@@ -1,0 +1,163 @@
+//! What `pg_dump` asks, so that it is answered as by one PostgreSQL: a dump restores where no proxy has been.
+//!
+//! The home shard's catalogue shows what the proxy has put there: the schema `shardgate`, triggers and publications of moves, and
+//! columns whose default is `shardgate.next_id(…)`, which were serial or identity columns. In a session of `pg_dump` the relations of
+//! the catalogue that show these are replaced by queries that do not:
+//!
+//! * the schema has a name like those of PostgreSQL itself (`pg_…`), in which `pg_dump` looks for nothing;
+//! * such a default is `nextval(…)`, or the column is an identity column and its sequence belongs to it as one does;
+//! * a sequence of the whole cluster stands where the map has it.
+//!
+//! A session is one of `pg_dump` when it says so, as `pg_dump` does: `application_name = 'pg_dump'`.
+
+use pg_raw_parse::{Node, nodes};
+
+use crate::catalog::{RelationKind, SequenceName};
+use crate::sql::analysis::Splice;
+use crate::sql::context::Context;
+use crate::sql::parse;
+use crate::sql::parse::tokens::Tokens;
+use crate::sql::parse::tree;
+use crate::sql::rewrite::staging::spliced;
+
+/// By this the session says what it is.
+pub const APPLICATION: &str = "pg_dump";
+
+/// The sequence of the whole cluster whose state is asked for: `SELECT last_value, is_called FROM seq`.
+pub fn asked_sequence(text: &str, context: &Context) -> Option<SequenceName> {
+    if !text.starts_with(QUESTION) {
+        return None;
+    }
+    let tree = parse::parse(text).ok()?;
+    let mut statements = tree.stmts();
+    let (Some(Node::SelectStmt(select)), None) = (statements.next(), statements.next()) else { return None };
+    let (Some(Node::RangeVar(from)), 1) = (select.from_clause().first(), select.from_clause().len()) else { return None };
+    let relation = context.catalog.resolve(from.schemaname(), from.relname()?, &context.search_path)?;
+    let name = (relation.schema.clone(), relation.name.clone());
+    let is_asked = relation.kind == RelationKind::Sequence && context.map.sequences.contains_key(&name);
+    is_asked.then_some(name)
+}
+
+/// As `pg_dump` begins it.
+pub const QUESTION: &str = "SELECT last_value, is_called FROM ";
+
+/// The question as `pg_dump` means it; `None`: as it stands.
+pub fn as_one_database(text: &str) -> Option<String> {
+    if !SHOWN_OTHERWISE.iter().any(|(name, _)| text.contains(name)) && !text.contains("attidentity") {
+        return None;
+    }
+    let tree = parse::parse(text).ok()?;
+    let mut statements = tree.stmts();
+    let (Some(select @ Node::SelectStmt(_)), None) = (statements.next(), statements.next()) else { return None };
+    let tokens = Tokens::of(text);
+    let mut splices: Vec<Splice> = tree::relations_within(select).into_iter().filter_map(|from| shown(from, &tokens)).collect();
+    splices.extend((0..tokens.count()).filter_map(|index| default_at(&tokens, index)));
+    splices.extend((0..tokens.count()).filter_map(|index| identity_at(&tokens, index)));
+    (!splices.is_empty()).then(|| spliced(text, &splices))
+}
+
+/// Names of the catalogue, and what stands for them.
+const SHOWN_OTHERWISE: [(&str, &str); 6] = [
+    (
+        "pg_namespace",
+        "SELECT tableoid, oid, CASE nspname WHEN 'shardgate' THEN 'pg_shardgate' ELSE nspname END AS nspname, nspowner, nspacl \
+         FROM pg_catalog.pg_namespace",
+    ),
+    (
+        "pg_attrdef",
+        "SELECT tableoid, oid, adrelid, adnum, adbin FROM pg_catalog.pg_attrdef \
+         WHERE pg_catalog.pg_get_expr(adbin, adrelid) !~ '^shardgate\\.next_id\\(.*, ''.''::\"char\"\\)$'",
+    ),
+    (
+        "pg_depend",
+        "SELECT classid, objid, objsubid, refclassid, refobjid, refobjsubid, \
+         CASE WHEN deptype = 'a' AND classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND refobjsubid > 0 \
+                   AND EXISTS (SELECT FROM pg_catalog.pg_class sg_s WHERE sg_s.oid = objid AND sg_s.relkind = 'S') \
+                   AND EXISTS (SELECT FROM pg_catalog.pg_attrdef sg_d WHERE sg_d.adrelid = refobjid AND sg_d.adnum = refobjsubid \
+                        AND pg_catalog.pg_get_expr(sg_d.adbin, sg_d.adrelid) ~ '^shardgate\\.next_id\\(.*, ''.''::\"char\"\\)$') \
+              THEN 'i' ELSE deptype END AS deptype \
+         FROM pg_catalog.pg_depend",
+    ),
+    (
+        "pg_trigger",
+        "SELECT sg_t.tableoid, sg_t.* FROM pg_catalog.pg_trigger sg_t WHERE sg_t.tgfoid NOT IN (SELECT sg_p.oid FROM pg_catalog.pg_proc sg_p \
+         JOIN pg_catalog.pg_namespace sg_n ON sg_n.oid = sg_p.pronamespace WHERE sg_n.nspname = 'shardgate')",
+    ),
+    ("pg_publication", "SELECT sg_p.tableoid, sg_p.* FROM pg_catalog.pg_publication sg_p WHERE sg_p.pubname !~ '^shardgate_move_'"),
+    (
+        "pg_subscription",
+        "SELECT sg_s.tableoid, sg_s.* FROM pg_catalog.pg_subscription sg_s WHERE sg_s.subname !~ '^shardgate_move_'",
+    ),
+];
+
+fn shown(from: &nodes::RangeVar, tokens: &Tokens<'_>) -> Option<Splice> {
+    let is_system = from.schemaname().is_none_or(|schema| schema == "pg_catalog");
+    let (name, query) = SHOWN_OTHERWISE.iter().find(|(name, _)| is_system && from.relname() == Some(name))?;
+    // Only a superuser may read all of it, and nobody else asks for more than their number.
+    if *name == "pg_subscription" && tokens.text().contains("count(*)") {
+        return None;
+    }
+    let first = tokens.at_location(from.location)?;
+    let range = tokens.range(first, tokens.name_end(first))?;
+    let alias = if from.alias().is_some() { String::new() } else { format!(" AS {name}") };
+    Some(Splice { start: range.start, end: range.end, text: format!("({query}){alias}") })
+}
+
+/// `pg_get_expr(adbin, …)`: what `shardgate.next_id` numbers, `nextval` does.
+fn default_at(tokens: &Tokens<'_>, index: usize) -> Option<Splice> {
+    let is_call = tokens.is_word(index, "pg_get_expr") && tokens.piece(index + 1) == "(";
+    let argument = tokens.name_end(index + 2);
+    if !is_call || !tokens.is_word(argument, "adbin") {
+        return None;
+    }
+    let is_qualified = index >= 2 && tokens.piece(index - 1) == "." && tokens.is_word(index - 2, "pg_catalog");
+    let range = tokens.range(if is_qualified { index - 2 } else { index }, tokens.closing(index + 1)?)?;
+    let call = tokens.text().get(range.clone())?;
+    let text = format!("pg_catalog.regexp_replace({call}, '^shardgate\\.next_id\\(', 'nextval(')");
+    Some(Splice { start: range.start, end: range.end, text })
+}
+
+/// `a.attidentity` by itself among the columns of an answer.
+fn identity_at(tokens: &Tokens<'_>, index: usize) -> Option<Splice> {
+    let is_item = tokens.is_word(index, "attidentity")
+        && index >= 3
+        && tokens.piece(index - 1) == "."
+        && tokens.piece(index - 3) == ","
+        && tokens.piece(index + 1) == ",";
+    if !is_item {
+        return None;
+    }
+    let range = tokens.range(index - 2, index)?;
+    let of = tokens.piece(index - 2);
+    let text = format!(
+        "coalesce((SELECT pg_catalog.substring(pg_catalog.pg_get_expr(sg_d.adbin, sg_d.adrelid), \
+         '^shardgate\\.next_id\\(.*, ''(.)''::\"char\"\\)$') FROM pg_catalog.pg_attrdef sg_d \
+         WHERE {of}.atthasdef AND sg_d.adrelid = {of}.attrelid AND sg_d.adnum = {of}.attnum), {of}.attidentity::pg_catalog.text) \
+         AS attidentity"
+    );
+    Some(Splice { start: range.start, end: range.end, text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_of_a_dump_are_asked_otherwise() {
+        let asked = |text: &str| as_one_database(text).unwrap_or_default();
+        assert!(asked("SELECT n.tableoid, n.oid, n.nspname FROM pg_namespace n").ends_with("FROM pg_catalog.pg_namespace) n"));
+        assert!(asked("SELECT 1 FROM pg_depend WHERE deptype = 'i'").contains(") AS pg_depend WHERE"));
+        let defaults =
+            asked("SELECT a.oid, pg_catalog.pg_get_expr(adbin, adrelid) AS adsrc FROM t JOIN pg_catalog.pg_attrdef a ON (true)");
+        assert!(
+            defaults.contains("SELECT a.oid, pg_catalog.regexp_replace(pg_catalog.pg_get_expr(adbin, adrelid), '"),
+            "{defaults}"
+        );
+        assert!(defaults.contains(") a ON (true)"), "{defaults}");
+        let columns = asked("SELECT a.attnum, a.attidentity, a.attname FROM pg_catalog.pg_attribute a");
+        assert!(columns.contains("a.attidentity::pg_catalog.text) AS attidentity, a.attname FROM"), "{columns}");
+        for text in ["SELECT 1", "SELECT * FROM pg_class", "LOCK TABLE pg_namespace", "SELECT nspname FROM other.pg_namespace"] {
+            assert_eq!(as_one_database(text), None, "{text}");
+        }
+    }
+}
