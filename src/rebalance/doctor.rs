@@ -11,6 +11,7 @@ use sqlx::FromRow;
 
 use super::RebalanceError;
 use super::cluster::{self, Cluster, Detail};
+use super::moves;
 use super::moves::site::{Site, SiteError};
 use super::sizes;
 use crate::catalog::quoted_identifier;
@@ -153,8 +154,40 @@ async fn leftovers(site: &mut Site, running: &BTreeMap<i32, &'static str>) -> Re
             });
         }
     }
+    found.extend(covering_views(site, running).await?);
     Ok(found)
 }
+
+/// Those that no running move uses.
+async fn covering_views(site: &mut Site, running: &BTreeMap<i32, &'static str>) -> Result<Vec<Leftover>, SiteError> {
+    let has_uses = site.value::<bool>("SELECT to_regclass('shardgate.covering_view') IS NOT NULL").await?;
+    let uses = match has_uses {
+        true => site.rows::<(i32, String)>("SELECT move_id, name::text FROM shardgate.covering_view ORDER BY 1, 2").await?,
+        false => Vec::new(),
+    };
+    let views = site.rows::<(String,)>(COVERING_VIEWS).await?;
+    let leftover = |what: String, sql: String| Leftover {
+        shard: Some(site.name.clone()),
+        what,
+        remedy: sql.clone(),
+        is_fixed: false,
+        sql: Some(sql),
+    };
+    let mut ended: Vec<i32> = uses.iter().map(|(id, _)| *id).filter(|id| !running.contains_key(id)).collect();
+    ended.dedup();
+    let mut found: Vec<Leftover> = ended
+        .into_iter()
+        .map(|id| leftover(format!("covering views of move {id}, which has ended"), moves::covering_views::remove_sql(MoveId(id))))
+        .collect();
+    let unused = views.into_iter().filter(|(view,)| uses.iter().all(|(_, used)| used != view));
+    found.extend(unused.map(|(view,)| {
+        leftover(format!("covering view {view}, which no move uses"), format!("DROP VIEW IF EXISTS shardgate.{view} CASCADE"))
+    }));
+    Ok(found)
+}
+
+const COVERING_VIEWS: &str = r"SELECT relname::text FROM pg_class
+    WHERE relnamespace = to_regnamespace('shardgate') AND relkind = 'v' AND relname ~ '^view_[0-9a-f]{16}$' ORDER BY 1";
 
 impl Named {
     fn into_leftover(self, shard: &str) -> Leftover {

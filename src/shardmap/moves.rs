@@ -295,11 +295,23 @@ impl Store {
         self.change(query).await.map(drop)
     }
 
-    /// The counter of the epoch by which every proxy leaves residues of the group out. `None`: the move has to wait for another
-    /// one, or for a change of the schema.
-    pub async fn announce_move(&self, actor: &str, id: MoveId, term: Term) -> Result<Option<i64>, StoreError> {
-        let query = sqlx::query("SELECT shardgate_map.announce_move($1, $2, $3)").bind(actor).bind(id.0).bind(term.0);
+    /// The counter of the epoch by which changes of the schema are shut out. `None`: the move has to wait for another one, or for a
+    /// change of the schema.
+    pub async fn begin_move(&self, actor: &str, id: MoveId, term: Term) -> Result<Option<i64>, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.begin_move($1, $2, $3)").bind(actor).bind(id.0).bind(term.0);
         read(&self.change(query).await?, 0)
+    }
+
+    /// Every proxy leaves out residues of the group from the epoch of this change on.
+    pub async fn begin_exclusion(&self, actor: &str, id: MoveId, term: Term) -> Result<(), StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.begin_exclusion($1, $2, $3)::text").bind(actor).bind(id.0).bind(term.0);
+        self.change(query).await.map(drop)
+    }
+
+    /// The epoch from which on no proxy leaves out residues of this move: it has none any more.
+    pub async fn end_exclusion(&self, actor: &str, id: MoveId, term: Term) -> Result<Epoch, StoreError> {
+        let sql = "SELECT e.incarnation, e.counter FROM shardgate_map.end_exclusion($1, $2, $3) e";
+        self.epoch_of(sqlx::query(sql).bind(actor).bind(id.0).bind(term.0)).await
     }
 
     /// The epoch from which on statements of the set wait.

@@ -21,6 +21,7 @@
 
 pub mod background;
 pub(super) mod comparison;
+pub mod covering_views;
 pub mod drive;
 pub mod preflight;
 

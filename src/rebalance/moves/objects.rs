@@ -3,6 +3,7 @@
 //! * `term`: the last driver's term for each move. Every act proves it, and holds its row until the act has ended.
 //! * `marker`: published to the target; a marker's arrival proves that what was written before it has arrived.
 //! * `switched`: on the target, that a move has switched: outlives a map database that fails over and forgets.
+//! * `covering_view` and the views themselves, on every shard: see [`super::covering_views`].
 //! * `gate_N` with its triggers, for each move: see [`gate`].
 //!
 //! Names carry the move's number. Everything can be made again and removed again.

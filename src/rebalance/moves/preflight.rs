@@ -4,11 +4,13 @@
 
 use sqlx::FromRow;
 
+use super::covering_views;
 use super::fencing;
 use super::moved_table::MovedTable;
 use super::moving::Moving;
 use super::objects;
 use super::site::{Site, SiteError};
+use super::stop::Stop;
 use crate::catalog::quoted_literal;
 
 /// One reason why the move cannot be done now.
@@ -34,7 +36,7 @@ impl Findings {
     }
 }
 
-pub(super) async fn findings(moving: &mut Moving) -> Result<Vec<Finding>, SiteError> {
+pub(super) async fn findings(moving: &mut Moving) -> Result<Vec<Finding>, Stop> {
     let mut found = Findings::default();
     servers(moving, &mut found).await?;
     for table in moving.tables.clone() {
@@ -44,6 +46,7 @@ pub(super) async fn findings(moving: &mut Moving) -> Result<Vec<Finding>, SiteEr
             residue(moving, &table, &mut found).await?;
         }
     }
+    found.0.extend(Box::pin(covering_views::findings(moving)).await?);
     // Otherwise a right would be missed for what was found already.
     if found.0.is_empty() {
         rights(moving, &mut found).await?;
@@ -118,7 +121,6 @@ struct TableFacts {
     has_generated_key: bool,
     replica_triggers: Vec<String>,
     all_tables_publications: Vec<String>,
-    views: Vec<String>,
     cascading: Vec<String>,
     grantees_without_key: Vec<String>,
 }
@@ -136,9 +138,6 @@ fn facts_sql(table: &MovedTable) -> String {
             EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = ANY ({key}) AND a.attgenerated <> '') AS has_generated_key,
             array(SELECT t.tgname::text FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled IN ('A', 'R')) AS replica_triggers,
             array(SELECT p.pubname::text FROM pg_publication p WHERE p.puballtables) AS all_tables_publications,
-            array(SELECT DISTINCT r.ev_class::regclass::text FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid
-                  WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid
-                    AND r.ev_class <> c.oid) AS views,
             array(SELECT f.conname::text FROM pg_constraint f WHERE f.contype = 'f' AND f.confrelid = c.oid
                     AND f.confupdtype IN ('c', 'n', 'd')) AS cascading,
             array(SELECT DISTINCT r.rolname::text FROM pg_attribute a, aclexplode(a.attacl) g, pg_roles r
@@ -189,12 +188,6 @@ async fn table_on_source(source: &mut Site, table: &MovedTable, found: &mut Find
                 facts.all_tables_publications.join(", ")
             ),
             "Publish the tables by name",
-        );
-    }
-    if !facts.views.is_empty() {
-        found.add(
-            format!("views read table {name}: {}", facts.views.join(", ")),
-            "A table under views cannot be moved yet: drop the views for the time of the move",
         );
     }
     if !facts.grantees_without_key.is_empty() {

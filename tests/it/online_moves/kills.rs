@@ -14,8 +14,10 @@ use super::{leftovers, partitions_on};
 use crate::support::{Cluster, Proxy, ProxyOptions};
 
 /// In the order in which a move comes to them.
-const POINTS: [&str; 19] = [
+const POINTS: [&str; 23] = [
     "announced",
+    "view_covered",
+    "excluding",
     "gated",
     "published",
     "subscribed",
@@ -32,6 +34,8 @@ const POINTS: [&str; 19] = [
     "replication_ended",
     "cleaning",
     "cleaned",
+    "exclusion_ended",
+    "view_uncovered",
     "ungated",
     "abort_cleaned",
 ];
@@ -54,6 +58,7 @@ impl Stage {
             .batch_execute(
                 "CREATE TABLE t (id bigint PRIMARY KEY, v bigint NOT NULL);
                  INSERT INTO t SELECT g, 1 FROM generate_series(1, 500) g;
+                 CREATE VIEW seen AS SELECT * FROM t;
                  SELECT shardgate.distribute_table('t', 'id', partitions => 32)",
             )
             .await
@@ -136,6 +141,8 @@ impl Stage {
     pub(super) async fn is_whole(&self, client: &Client, point: &str, written: i64) {
         let row = client.query_one("SELECT count(*), sum(v)::bigint FROM t", &[]).await.expect("count");
         assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (500, 500 + written), "{point}");
+        let row = client.query_one("SELECT count(*), sum(v)::bigint FROM seen", &[]).await.expect("count");
+        assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (500, 500 + written), "{point}: the view");
         let mut stored = 0;
         for shard in 0..2 {
             let client = self.cluster.connect_shard(shard).await;
@@ -169,7 +176,8 @@ async fn driver_dies_at(points: &[&str]) {
         assert!(died.code().is_none(), "{point}: the driver was not killed but ended with {died}");
         stage.disarm(point);
         // A write of every row waits where a part of the table is held, and is never refused.
-        assert_eq!(client.execute("UPDATE t SET v = v + 1", &[]).await.expect(point), 500);
+        let update = ["UPDATE t SET v = v + 1", "UPDATE seen SET v = v + 1"][cell % 2];
+        assert_eq!(client.execute(update, &[]).await.expect(point), 500);
         let state = stage.ended().await;
         assert_eq!(state, if is_abort { "aborted" } else { "done" }, "{point}");
         stage.is_whole(&client, point, 500 * (cell as i64 + 1)).await;
@@ -178,17 +186,17 @@ async fn driver_dies_at(points: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_driver_that_dies_before_the_hold_is_replaced() {
-    driver_dies_at(&POINTS[..6]).await;
+    driver_dies_at(&POINTS[..8]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_driver_that_dies_in_the_pause_is_replaced() {
-    driver_dies_at(&POINTS[6..13]).await;
+    driver_dies_at(&POINTS[8..15]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_driver_that_dies_after_the_pause_is_replaced() {
-    driver_dies_at(&POINTS[13..]).await;
+    driver_dies_at(&POINTS[15..]).await;
 }
 
 /// Of the separate servers: the map's, the source's, the target's.

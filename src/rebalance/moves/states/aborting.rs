@@ -1,11 +1,9 @@
 //! `aborting`: the set has not switched, and what was made for the move is taken away, its copies last.
 
 use super::super::deletion;
-use super::super::gates;
 use super::super::moving::Moving;
-use super::super::objects;
-use super::super::replication;
 use super::super::stop::Stop;
+use super::super::{covering_views, gates, objects, replication};
 use super::cleaning_up::forget;
 use crate::shardmap::MoveState;
 
@@ -26,6 +24,7 @@ pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(
         moving.target.act(&objects::remove_residue(id, group)).await?;
     }
     moving.reach("abort_cleaned").await;
+    Box::pin(covering_views::remove(moving)).await?;
     gates::remove(moving).await?;
     moving.store.end_move(&moving.actor, (id, moving.term), MoveState::Aborted, Some(reason)).await?;
     moving.the_move.state = MoveState::Aborted;

@@ -4,11 +4,9 @@
 //! new owner.
 
 use super::super::deletion;
-use super::super::gates;
 use super::super::moving::Moving;
-use super::super::objects;
-use super::super::replication;
 use super::super::stop::Stop;
+use super::super::{covering_views, gates, objects, replication};
 use crate::shardmap::{Epoch, MoveState};
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
@@ -25,6 +23,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     let (id, group) = (moving.the_move.id, moving.group_id());
     moving.source.act(&objects::remove_residue(id, group)).await?;
     moving.reach("cleaned").await;
+    Box::pin(covering_views::remove(moving)).await?;
     gates::remove(moving).await?;
     moving.reach("ungated").await;
     let ended = moving.store.end_move(&moving.actor, (id, moving.term), MoveState::Done, None).await;

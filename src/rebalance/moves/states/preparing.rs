@@ -1,13 +1,14 @@
 //! `preparing`: gates on both sides, the residue announced at the target, and what is needed to copy.
 //!
 //! The target's gate is closed from before the copy until after the switch: replication passes it. The residue is known at the
-//! target before its first row is there, and every proxy leaves it out before that.
+//! target before its first row is there, and every proxy leaves it out before that, by texts that may name covering views: these are
+//! on every shard before.
 
 use serde_json::json;
 
 use super::super::moving::Moving;
-use super::super::objects;
 use super::super::stop::Stop;
+use super::super::{covering_views, objects};
 use crate::shardmap::MoveState;
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
@@ -16,6 +17,9 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
         site.send(objects::SHARED).await?;
         site.send(&objects::take_term(id, moving.term.0)).await?;
     }
+    Box::pin(covering_views::make(moving)).await?;
+    moving.store.begin_exclusion(&moving.actor, id, moving.term).await?;
+    moving.reach("excluding").await;
     let residue = objects::add_residue(id, group, &moving.keys.residue_values());
     moving.target.act(&format!("{residue}{}", objects::gate(id, false))).await?;
     moving.source.act(&objects::gate(id, true)).await?;
@@ -25,7 +29,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
         moving.source.act_patiently(&triggers).await?;
     }
     moving.reach("gated").await;
-    // Later than the announcement.
+    // Later than the beginning of the exclusion.
     let epoch = moving.store.epoch().await?;
     moving.all_reached(epoch).await?;
     publish(moving).await?;
