@@ -55,6 +55,7 @@
 //!   shard owns all that it reads, because it reads no sharded table, or because a hint names the shard. Where none of these holds it
 //!   is *covered*: it excludes rows that its shard does not own.
 //! * **residue**: a row on a shard that does not own it, while its partition moves: a copy at the target, a left-over at the source.
+//! * **covering view**: a view's query without residues, in the schema `shardgate`; a covered text names it in the view's place.
 //! * **session**: one client connection; **backend**: one connection from the proxy to a shard; **participant**: a backend
 //!   that has joined the session's transaction.
 

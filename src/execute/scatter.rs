@@ -44,7 +44,16 @@ pub struct Spec {
     pub describes: bool,
     /// What the client was told of its columns.
     pub told: Option<ColumnsDigest>,
+    /// The columns by the client's own text, where the shards' come of other views.
+    pub described: Option<Arc<[FieldDescription]>>,
     pub printing: Printing,
+}
+
+impl Spec {
+    /// What the client is told of these columns.
+    pub fn described<'c>(&'c self, columns: &'c [FieldDescription]) -> &'c [FieldDescription] {
+        self.described.as_deref().filter(|described| described.len() == columns.len()).unwrap_or(columns)
+    }
 }
 
 /// The value of LIMIT or OFFSET.
@@ -292,7 +301,7 @@ impl Merge<'_, '_> {
         self.is_answered = true;
         sink.begin();
         if self.spec.describes {
-            originate::row_description(sink.buffer(), columns);
+            originate::row_description(sink.buffer(), self.spec.described(columns));
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use sqlx::FromRow;
 
 use super::RebalanceError;
 use super::cluster::{self, Cluster, Detail};
+use super::moves;
 use super::moves::site::{Site, SiteError};
 use super::sizes;
 use crate::catalog::quoted_identifier;
@@ -127,10 +128,10 @@ struct Named {
 const NAMED: &str = r"SELECT kind, substring(name FROM '(?:move|gate)_(\d+)')::int4 AS move_id, name, on_table, bytes FROM (
         SELECT 'slot' AS kind, slot_name::text AS name, NULL AS on_table,
                pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::int8 AS bytes
-        FROM pg_replication_slots WHERE database = current_database() AND slot_name ~ '^shardgate_move_\d+(_back)?$'
-        UNION ALL SELECT 'publication', pubname::text, NULL, NULL FROM pg_publication WHERE pubname ~ '^shardgate_move_\d+(_back)?$'
+        FROM pg_replication_slots WHERE database = current_database() AND slot_name ~ '^shardgate_move_\d+$'
+        UNION ALL SELECT 'publication', pubname::text, NULL, NULL FROM pg_publication WHERE pubname ~ '^shardgate_move_\d+$'
         UNION ALL SELECT 'subscription', subname::text, NULL, NULL FROM pg_subscription
-            WHERE subname ~ '^shardgate_move_\d+(_back)?$' AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+            WHERE subname ~ '^shardgate_move_\d+$' AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
         UNION ALL SELECT 'trigger', tgname::text, tgrelid::regclass::text, NULL FROM pg_trigger WHERE tgname ~ '^zz_shardgate_move_\d+_'
         UNION ALL SELECT 'gate', relname::text, NULL, NULL FROM pg_class
             WHERE relnamespace = to_regnamespace('shardgate') AND relname ~ '^gate_\d+$' AND relkind = 'r'
@@ -153,8 +154,40 @@ async fn leftovers(site: &mut Site, running: &BTreeMap<i32, &'static str>) -> Re
             });
         }
     }
+    found.extend(covering_views(site, running).await?);
     Ok(found)
 }
+
+/// Those that no running move uses.
+async fn covering_views(site: &mut Site, running: &BTreeMap<i32, &'static str>) -> Result<Vec<Leftover>, SiteError> {
+    let has_uses = site.value::<bool>("SELECT to_regclass('shardgate.covering_view') IS NOT NULL").await?;
+    let uses = match has_uses {
+        true => site.rows::<(i32, String)>("SELECT move_id, name::text FROM shardgate.covering_view ORDER BY 1, 2").await?,
+        false => Vec::new(),
+    };
+    let views = site.rows::<(String,)>(COVERING_VIEWS).await?;
+    let leftover = |what: String, sql: String| Leftover {
+        shard: Some(site.name.clone()),
+        what,
+        remedy: sql.clone(),
+        is_fixed: false,
+        sql: Some(sql),
+    };
+    let mut ended: Vec<i32> = uses.iter().map(|(id, _)| *id).filter(|id| !running.contains_key(id)).collect();
+    ended.dedup();
+    let mut found: Vec<Leftover> = ended
+        .into_iter()
+        .map(|id| leftover(format!("covering views of move {id}, which has ended"), moves::covering_views::remove_sql(MoveId(id))))
+        .collect();
+    let unused = views.into_iter().filter(|(view,)| uses.iter().all(|(_, used)| used != view));
+    found.extend(unused.map(|(view,)| {
+        leftover(format!("covering view {view}, which no move uses"), format!("DROP VIEW IF EXISTS shardgate.{view} CASCADE"))
+    }));
+    Ok(found)
+}
+
+const COVERING_VIEWS: &str = r"SELECT relname::text FROM pg_class
+    WHERE relnamespace = to_regnamespace('shardgate') AND relkind = 'v' AND relname ~ '^view_[0-9a-f]{16}$' ORDER BY 1";
 
 impl Named {
     fn into_leftover(self, shard: &str) -> Leftover {

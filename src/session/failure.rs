@@ -2,8 +2,11 @@
 
 use bytes::Bytes;
 
+use super::Session;
+use super::protocol::describe::error_frame;
 use crate::backend::CheckoutError;
 use crate::error::{PgError, SqlState};
+use crate::sql::residues::view_of_covering;
 use crate::wire::{DecodeError, FRAME_HEADER_BYTES, error_fields};
 
 /// Why a session is over.
@@ -43,6 +46,64 @@ pub(super) fn is_of_gate(frame: &[u8]) -> bool {
 
 /// In the constraint's field of the error that the triggers of a move raise.
 const GATE: &[u8] = b"shardgate_gate";
+
+impl Session {
+    /// In the words of a statement that names views, where a shard has answered one that names their covering views.
+    pub(super) fn naming_views(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Error(mut error) => {
+                let texts = [Some(&mut error.message), error.detail.as_mut()];
+                texts.into_iter().flatten().for_each(|text| self.name_view(text));
+                Failure::Error(error)
+            }
+            Failure::Shard(frame) => self.naming_views_of_shard(frame),
+            other @ (Failure::Forwarded | Failure::End(_)) => other,
+        }
+    }
+
+    fn naming_views_of_shard(&self, frame: Bytes) -> Failure {
+        let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+        let said = String::from_utf8_lossy(body);
+        let (Some((view, covering)), Ok(fields)) = (view_of_covering(&said, &self.context.catalog), error_fields(body)) else {
+            return Failure::Shard(frame);
+        };
+        if fields.get(b'C') == Some(&SqlState::UNDEFINED_TABLE.0) {
+            return view_uncovered().into();
+        }
+        let mut named = Vec::with_capacity(body.len());
+        for (code, value) in fields.iter() {
+            named.push(code);
+            named.extend_from_slice(&replaced(value, covering.as_bytes(), view.name.as_bytes()));
+            named.push(0);
+        }
+        named.push(0);
+        Failure::Shard(error_frame(&named))
+    }
+
+    fn name_view(&self, text: &mut String) {
+        if let Some((view, covering)) = view_of_covering(text, &self.context.catalog) {
+            *text = text.replace(&covering, &view.name);
+        }
+    }
+}
+
+/// In whatever encoding the client has.
+fn replaced(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    match text.windows(from.len()).position(|window| window == from) {
+        Some(place) => {
+            let (before, after) = text.split_at(place);
+            [before, to, after.get(from.len()..).unwrap_or_default()].concat()
+        }
+        None => text.to_vec(),
+    }
+}
+
+/// The transaction's snapshot is of a move that has ended since.
+fn view_uncovered() -> PgError {
+    PgError::new(SqlState::SERIALIZATION_FAILURE, "a view cannot be read any more as of this snapshot")
+        .with_detail("Rows of its tables were being moved when the snapshot was taken, and the move has ended.")
+        .with_hint("Repeat the transaction.")
+}
 
 impl From<PgError> for Failure {
     fn from(error: PgError) -> Self {

@@ -533,7 +533,7 @@ impl Session {
     /// Reports a statement's failure to the client and to the transaction.
     fn settle(&mut self, failure: Failure) -> Result<(), SessionEnd> {
         self.note_failure(&failure);
-        match failure {
+        match self.naming_views(failure) {
             Failure::Error(error) if error.is_fatal() => return Err(SessionEnd::Fatal(error)),
             Failure::Error(error) if self.is_aborted(&error.code.0) => return Err(shutting_down()),
             Failure::Shard(frame) if self.is_aborted(failure::sqlstate(&frame)) => return Err(shutting_down()),

@@ -8,8 +8,8 @@ mod long_readers;
 mod operators;
 mod partitions;
 mod plans;
-mod rollbacks;
 mod under_load;
+mod views;
 
 use std::process::{Command, Output};
 
@@ -55,7 +55,7 @@ async fn partitions_on(proxy: &Proxy, table: &str, shard: &str) -> Vec<i32> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// Nothing of a move is left on a shard: no slot, publication, subscription, trigger, gate, residue.
+/// Nothing of a move is left on a shard: no slot, publication, subscription, trigger, gate, residue, covering view.
 async fn leftovers(cluster: &Cluster) -> Vec<String> {
     let mut found = Vec::new();
     for shard in 0..cluster.shard_count() {
@@ -68,6 +68,7 @@ async fn leftovers(cluster: &Cluster) -> Vec<String> {
                      WHERE subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
                  UNION ALL SELECT 'trigger ' || tgname FROM pg_trigger WHERE tgname LIKE 'zz_shardgate%'
                  UNION ALL SELECT 'gate ' || relname FROM pg_class WHERE relname LIKE 'gate_%' AND relkind = 'r'
+                 UNION ALL SELECT 'view ' || relname FROM pg_class WHERE relnamespace = 'shardgate'::regnamespace AND relkind = 'v'
                  UNION ALL SELECT 'residue ' || move_id FROM shardgate.residue",
                 &[],
             )

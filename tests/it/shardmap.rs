@@ -12,7 +12,6 @@ use shardgate::shardmap::{
 
 use crate::support::Cluster;
 
-mod asked;
 mod changes;
 mod constraints;
 mod following;

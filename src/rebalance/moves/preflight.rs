@@ -4,12 +4,13 @@
 
 use sqlx::FromRow;
 
-use super::direction::Direction;
+use super::covering_views;
 use super::fencing;
 use super::moved_table::MovedTable;
 use super::moving::Moving;
 use super::objects;
 use super::site::{Site, SiteError};
+use super::stop::Stop;
 use crate::catalog::quoted_literal;
 
 /// One reason why the move cannot be done now.
@@ -35,19 +36,17 @@ impl Findings {
     }
 }
 
-pub(super) async fn findings(moving: &mut Moving) -> Result<Vec<Finding>, SiteError> {
+pub(super) async fn findings(moving: &mut Moving) -> Result<Vec<Finding>, Stop> {
     let mut found = Findings::default();
     servers(moving, &mut found).await?;
     for table in moving.tables.clone() {
         let is_there = table_on_target(moving, &table, &mut found).await?;
         table_on_source(&mut moving.source, &table, &mut found).await?;
-        if is_there && moving.the_move.options.can_go_back() {
-            table_on_way_back(&mut moving.target, &table, &mut found).await?;
-        }
         if is_there && found.0.is_empty() {
             residue(moving, &table, &mut found).await?;
         }
     }
+    found.0.extend(Box::pin(covering_views::findings(moving)).await?);
     // Otherwise a right would be missed for what was found already.
     if found.0.is_empty() {
         rights(moving, &mut found).await?;
@@ -61,7 +60,6 @@ struct Limits {
     slots: i64,
     senders: i64,
     workers: i64,
-    origins: i64,
     statement_timeout: String,
 }
 
@@ -70,8 +68,6 @@ const LIMITS: &str = "SELECT current_setting('wal_level') AS wal_level,
     current_setting('max_wal_senders')::int8 - (SELECT count(*) FROM pg_stat_replication) AS senders,
     least(current_setting('max_logical_replication_workers')::int8, current_setting('max_worker_processes')::int8)
         - (SELECT count(*) FROM pg_stat_subscription WHERE pid IS NOT NULL) AS workers,
-    coalesce(current_setting('max_active_replication_origins', true), current_setting('max_replication_slots'))::int8
-        - (SELECT count(*) FROM pg_replication_origin_status) AS origins,
     (SELECT reset_val FROM pg_settings WHERE name = 'statement_timeout') AS statement_timeout";
 
 async fn servers(moving: &mut Moving, found: &mut Findings) -> Result<(), SiteError> {
@@ -100,9 +96,6 @@ async fn servers(moving: &mut Moving, found: &mut Findings) -> Result<(), SiteEr
             );
         }
     }
-    if moving.the_move.options.can_go_back() {
-        way_back(&source, &target, (&source_name, &target_name), found);
-    }
     for (limits, name) in
         source.iter().map(|limits| (limits, &source_name)).chain(target.iter().map(|limits| (limits, &target_name)))
     {
@@ -119,39 +112,6 @@ async fn servers(moving: &mut Moving, found: &mut Findings) -> Result<(), SiteEr
     Ok(())
 }
 
-/// One slot at the target and one worker at the source.
-fn way_back(source: &[Limits], target: &[Limits], (source_name, target_name): (&str, &str), found: &mut Findings) {
-    for limits in target {
-        if limits.wal_level != "logical" {
-            found.add(
-                format!("wal_level of shard \"{target_name}\" is {}, and a rollback needs \"logical\"", limits.wal_level),
-                format!("Set wal_level = logical there, and restart the server; {WITHOUT_A_WAY_BACK}"),
-            );
-        }
-        if limits.slots < 1 || limits.senders < 1 {
-            found.add(
-                format!(
-                    "shard \"{target_name}\" has {} replication slots and {} WAL senders left, and a rollback needs one of each",
-                    limits.slots, limits.senders
-                ),
-                format!("Raise max_replication_slots and max_wal_senders, or finish earlier moves; {WITHOUT_A_WAY_BACK}"),
-            );
-        }
-    }
-    for limits in source.iter().filter(|limits| limits.workers < 1 || limits.origins < 1) {
-        found.add(
-            format!(
-                "shard \"{source_name}\" has {} workers of logical replication and {} replication origins left, and a rollback needs one of each",
-                limits.workers, limits.origins
-            ),
-            format!(
-                "Raise max_logical_replication_workers, max_worker_processes and max_replication_slots (from 18 on \
-                 max_active_replication_origins), or finish earlier moves; {WITHOUT_A_WAY_BACK}"
-            ),
-        );
-    }
-}
-
 #[derive(FromRow)]
 struct TableFacts {
     relkind: String,
@@ -161,7 +121,6 @@ struct TableFacts {
     has_generated_key: bool,
     replica_triggers: Vec<String>,
     all_tables_publications: Vec<String>,
-    views: Vec<String>,
     cascading: Vec<String>,
     grantees_without_key: Vec<String>,
 }
@@ -179,9 +138,6 @@ fn facts_sql(table: &MovedTable) -> String {
             EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = ANY ({key}) AND a.attgenerated <> '') AS has_generated_key,
             array(SELECT t.tgname::text FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled IN ('A', 'R')) AS replica_triggers,
             array(SELECT p.pubname::text FROM pg_publication p WHERE p.puballtables) AS all_tables_publications,
-            array(SELECT DISTINCT r.ev_class::regclass::text FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid
-                  WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid
-                    AND r.ev_class <> c.oid) AS views,
             array(SELECT f.conname::text FROM pg_constraint f WHERE f.contype = 'f' AND f.confrelid = c.oid
                     AND f.confupdtype IN ('c', 'n', 'd')) AS cascading,
             array(SELECT DISTINCT r.rolname::text FROM pg_attribute a, aclexplode(a.attacl) g, pg_roles r
@@ -234,12 +190,6 @@ async fn table_on_source(source: &mut Site, table: &MovedTable, found: &mut Find
             "Publish the tables by name",
         );
     }
-    if !facts.views.is_empty() {
-        found.add(
-            format!("views read table {name}: {}", facts.views.join(", ")),
-            "A table under views cannot be moved yet: drop the views for the time of the move",
-        );
-    }
     if !facts.grantees_without_key.is_empty() {
         found.add(
             format!("users may read columns of table {name}, but not its shard key: {}", facts.grantees_without_key.join(", ")),
@@ -253,25 +203,6 @@ async fn table_on_source(source: &mut Site, table: &MovedTable, found: &mut Find
         found.add(
             format!("foreign keys follow changes of the key of table {name}: {}", facts.cascading.join(", ")),
             "Make them ON UPDATE NO ACTION: a changed key becomes a deletion and an insertion while it moves",
-        );
-    }
-    Ok(())
-}
-
-/// What the target publishes for a rollback. Without the key in the replica identity the application's own UPDATE would fail there.
-async fn table_on_way_back(target: &mut Site, table: &MovedTable, found: &mut Findings) -> Result<(), SiteError> {
-    let Some(facts) = target.rows::<TableFacts>(&facts_sql(table)).await?.pop() else { return Ok(()) };
-    let (name, shard) = (&table.quoted, &target.name);
-    if !facts.covers_key {
-        found.add(
-            format!("the primary key of table {name} on shard \"{shard}\", or its replica identity, lacks the shard key"),
-            format!("Make it as it is on the source; {WITHOUT_A_WAY_BACK}"),
-        );
-    }
-    if !facts.replica_triggers.is_empty() {
-        found.add(
-            format!("triggers of table {name} on shard \"{shard}\" fire on replication too: {}", facts.replica_triggers.join(", ")),
-            format!("ALTER TABLE {name} ENABLE TRIGGER … makes ordinary triggers of them"),
         );
     }
     Ok(())
@@ -315,52 +246,45 @@ async fn residue(moving: &mut Moving, table: &MovedTable, found: &mut Findings) 
 }
 
 async fn rights(moving: &mut Moving, found: &mut Findings) -> Result<(), SiteError> {
-    let replica_role = rolled_back("SET LOCAL session_replication_role = replica");
-    for site in [&mut moving.source, &mut moving.target] {
-        let tried = site.send(&replica_role).await;
-        may(
-            tried,
-            found,
-            "may not set session_replication_role",
-            "GRANT SET ON PARAMETER session_replication_role TO the user of the shard's url",
-        )?;
-    }
-    for direction in directions(moving) {
-        let name = direction.name(moving.the_move.id);
-        let published = rolled_back(&format!("CREATE PUBLICATION {name} FOR TABLE {}", objects::published(&moving.tables)));
-        let tried = moving.publisher(direction).send(&published).await;
-        may(
-            tried,
-            found,
+    let id = moving.the_move.id;
+    let rolled_back = |sql: &str| format!("BEGIN; SET LOCAL lock_timeout = '2s'; {sql}; ROLLBACK");
+    let published = objects::publication(id, &moving.tables).replacen(", shardgate.marker WHERE", ", shardgate.identity WHERE", 1);
+    // The marker's table is not there yet: any other of ours will do.
+    let published = published.replace(&format!("(move_id = {})", id.0), "(one)");
+    let tries = [
+        (
+            true,
+            rolled_back(&published),
             "may not publish the tables",
             "Give the shard's url a user who owns the tables and has CREATE on the database",
-        )?;
-        let subscribed = rolled_back(&probe_subscription(&name, moving.connection(direction)));
-        let tried = moving.subscriber(direction).send(&subscribed).await;
-        let remedy = "Its server must reach the other's under shardgate.alter_shard(…, replication_url => …), and its user may need pg_create_subscription";
-        match direction {
-            Direction::Forward => may(tried, found, "cannot subscribe to the source", remedy)?,
-            Direction::Back => {
-                may(
-                    tried,
-                    found,
-                    "cannot subscribe to the target, as a rollback needs",
-                    &format!("{remedy}; {WITHOUT_A_WAY_BACK}"),
-                )?;
+        ),
+        (
+            true,
+            rolled_back("SET LOCAL session_replication_role = replica"),
+            "may not set session_replication_role",
+            "GRANT SET ON PARAMETER session_replication_role TO the user of the shard's url",
+        ),
+        (
+            false,
+            rolled_back("SET LOCAL session_replication_role = replica"),
+            "may not set session_replication_role",
+            "GRANT SET ON PARAMETER session_replication_role TO the user of the shard's url",
+        ),
+        (
+            false,
+            rolled_back(&probe_subscription(id, &moving.connection)),
+            "cannot subscribe to the source",
+            "Its server must reach the source under shardgate.alter_shard(…, replication_url => …), and its user may need pg_create_subscription",
+        ),
+    ];
+    for (is_source, sql, what, remedy) in tries {
+        let site = if is_source { &mut moving.source } else { &mut moving.target };
+        match site.send(&sql).await {
+            Ok(()) => {}
+            Err(SiteError::Refused { shard, reason, .. } | SiteError::Busy { shard, reason }) => {
+                found.add(format!("the mover's user on shard \"{shard}\" {what}: {reason}"), remedy);
             }
-        }
-    }
-    if moving.the_move.options.can_go_back() {
-        let origins = "SELECT has_function_privilege('pg_replication_origin_advance(text, pg_lsn)', 'EXECUTE')
-                          AND has_function_privilege('pg_replication_origin_progress(text, bool)', 'EXECUTE')";
-        if !moving.source.value::<bool>(origins).await? {
-            found.add(
-                format!("the mover's user on shard \"{}\" may not set where a subscription begins", moving.source.name),
-                format!(
-                    "GRANT EXECUTE ON FUNCTION pg_replication_origin_advance(text, pg_lsn), \
-                     pg_replication_origin_progress(text, boolean) to it; {WITHOUT_A_WAY_BACK}"
-                ),
-            );
+            Err(error @ SiteError::Overtaken) => return Err(error),
         }
     }
     for site in [&mut moving.source, &mut moving.target] {
@@ -375,31 +299,9 @@ async fn rights(moving: &mut Moving, found: &mut Findings) -> Result<(), SiteErr
     Ok(())
 }
 
-/// Both where the move can be rolled back.
-fn directions(moving: &Moving) -> Vec<Direction> {
-    match moving.the_move.options.can_go_back() {
-        true => vec![Direction::Forward, Direction::Back],
-        false => vec![Direction::Forward],
-    }
-}
-
-fn rolled_back(sql: &str) -> String {
-    format!("BEGIN; SET LOCAL lock_timeout = '2s'; {sql}; ROLLBACK")
-}
-
-fn may(tried: Result<(), SiteError>, found: &mut Findings, what: &str, remedy: &str) -> Result<(), SiteError> {
-    match tried {
-        Ok(()) => Ok(()),
-        Err(SiteError::Refused { shard, reason, .. } | SiteError::Busy { shard, reason }) => {
-            found.add(format!("the mover's user on shard \"{shard}\" {what}: {reason}"), remedy);
-            Ok(())
-        }
-        Err(error @ SiteError::Overtaken) => Err(error),
-    }
-}
-
 /// Connects, and warns of the publication that is not there.
-fn probe_subscription(name: &str, connection: &str) -> String {
+fn probe_subscription(id: crate::shardmap::MoveId, connection: &str) -> String {
+    let name = objects::name(id);
     format!(
         "CREATE SUBSCRIPTION {name}_probe CONNECTION {} PUBLICATION {name} \
          WITH (create_slot = false, slot_name = '{name}', enabled = false, copy_data = false)",
@@ -410,4 +312,3 @@ fn probe_subscription(name: &str, connection: &str) -> String {
 /// One for the subscription and two for the tables that are copied at one time.
 const SLOTS_NEEDED: i64 = 3;
 const WORKERS_NEEDED: i64 = 3;
-const WITHOUT_A_WAY_BACK: &str = "or move with --finish, which cannot be rolled back";

@@ -11,7 +11,9 @@ use sqlx::postgres::{PgConnection, PgDatabaseError};
 use sqlx::{AssertSqlSafe, Connection, Executor};
 use tokio::time::timeout;
 
+use crate::backend::catalog_reader::{self, Printed, WhenHeld};
 use crate::backend::identity;
+use crate::catalog::Catalog;
 use crate::config::ShardUrl;
 use crate::net::connect_options;
 use crate::shardmap::{MoveId, Shard, Term};
@@ -146,6 +148,12 @@ impl Site {
     {
         let asked = sqlx::query_as(AssertSqlSafe(sql.to_owned())).persistent(false).fetch_all(&mut self.connection).await;
         asked.map_err(|error| self.error(&error))
+    }
+
+    /// The shard's schema.
+    pub(super) async fn catalog(&mut self) -> Result<Catalog, SiteError> {
+        let read = catalog_reader::read(&mut self.connection, &mut Printed::default(), WhenHeld::Wait(LOCK_TIMEOUT)).await;
+        read.map_err(|error| SiteError::Busy { shard: self.name.clone(), reason: error.to_string() })
     }
 
     /// When the server started, and its timeline: another value, and what was not flushed may be lost.

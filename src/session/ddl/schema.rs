@@ -219,18 +219,30 @@ impl Session {
         Ok(())
     }
 
-    /// Moves before their switch give way; others are waited for, for a while.
-    async fn begin_schema_change(&self, tag: &str, proxy: ProxyId, planned: Epoch) -> Result<SchemaChangeId, PgError> {
-        let store = self.gateway.map.store();
+    /// Moves before their switch give way; others are waited for, for a while. They wait for statements that were planned before
+    /// their end, of which this is none: what it says of tables and shards is checked when it begins.
+    async fn begin_schema_change(&mut self, tag: &str, proxy: ProxyId, planned: Epoch) -> Result<SchemaChangeId, Failure> {
         let deadline = Instant::now() + MOVES_PATIENCE;
+        let mut waits = false;
         loop {
+            let store = self.gateway.map.store();
             let begun = store.begin_schema_change(&self.identity.user, tag, proxy, planned).await.map_err(PgError::from);
             match begun {
                 Err(error) if error.code == SqlState::OBJECT_IN_USE && Instant::now() < deadline => {
                     store.give_way(&format!("{tag} of {}", self.identity.user)).await.map_err(PgError::from)?;
+                    if !waits {
+                        self.drain_current().await?;
+                        self.unpin_answered();
+                        waits = true;
+                    }
                     sleep(MOVES_POLL_INTERVAL).await;
                 }
-                begun => return begun,
+                begun => {
+                    if waits {
+                        self.pinned_map.pin(|| self.gateway.map.in_use());
+                    }
+                    return Ok(begun?);
+                }
             }
         }
     }

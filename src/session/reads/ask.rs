@@ -55,9 +55,14 @@ impl Request<'_> {
         }
     }
 
-    /// By a query that the shard itself binds, whose BindComplete therefore shows that its snapshot is taken; not by EXECUTE.
+    /// By a query that the shard itself binds, whose BindComplete therefore shows that its snapshot is taken; not by EXECUTE. A Query
+    /// with `$1` in it is not to be taken for one with a parameter.
     fn binds_the_query(&self) -> bool {
-        matches!(self, Request::Text(_) | Request::Unnamed { .. } | Request::Bound { .. })
+        match self {
+            Request::Text(text) => !text.text().contains(&b'$'),
+            Request::Unnamed { .. } | Request::Bound { .. } => true,
+            Request::Executed { .. } => false,
+        }
     }
 
     /// `proves`: the shard says at once that it has bound the query, and not with the first rows.

@@ -21,7 +21,7 @@ use crate::sql::residues::{Covered, cover};
 use crate::sql::rewrite::blanks::in_its_place;
 use crate::sql::rewrite::clock;
 
-use crate::wire::{self, originate};
+use crate::wire::{self, FieldDescription, originate};
 
 /// What came of a statement on several shards.
 pub(in crate::session) enum Scattered {
@@ -83,6 +83,8 @@ impl Session {
                 let keyed = Box::pin(self.with_reference_keys(&fragment, &merge, &reach)).await?;
                 let is_keyed = keyed.is_some();
                 let covered = cover(keyed.unwrap_or(fragment), &self.context, reach.map())?;
+                let described = Box::pin(self.columns_of_views(&covered, statement.alone(text))).await?;
+                let spec = Spec { described: described.map(Arc::from), ..spec };
                 let scattered = self.ask_several(&reach, &Request::Text(&covered), &spec).await;
                 if is_keyed {
                     self.end_snapshots(shards).await;
@@ -107,6 +109,21 @@ impl Session {
             Route::Write(writing) => Box::pin(self.write_text(&writing, statement, text)).await,
             Route::Gather(gathering) => self.gather_text(&gathering, statement, text).await,
         }
+    }
+
+    /// The columns by the client's own text, where the text that runs names covering views. `None`: it names none.
+    pub(in crate::session) async fn columns_of_views(
+        &mut self,
+        covered: &Covered,
+        alone: &str,
+    ) -> Result<Option<Vec<FieldDescription>>, Failure> {
+        if !covered.names_views() {
+            return Ok(None);
+        }
+        let prepared = self.prepare(alone.as_bytes(), Box::default()).await?;
+        let description = self.describe(&prepared).await?;
+        let columns = description.rows.as_deref().map(wire::row_description).transpose();
+        columns.map_err(|error| PgError::internal(error.to_string()).into())
     }
 
     async fn lock_text(&mut self, reach: &Reach, statement: &Analysis, text: &str) -> Result<(), Failure> {
@@ -286,6 +303,7 @@ fn spec(merge: &Arc<Merge>, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
         hidden_columns: merge.hidden_columns,
         describes: false,
         told: None,
+        described: None,
         printing: Printing::default(),
     })
 }

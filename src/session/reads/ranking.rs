@@ -58,7 +58,7 @@ impl Session {
             return Err(changed().into());
         }
         if spec.describes {
-            originate::row_description(self.client.buffer(), columns);
+            originate::row_description(self.client.buffer(), spec.described(columns));
         }
         Ok(())
     }

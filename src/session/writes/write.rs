@@ -37,6 +37,7 @@ use crate::sql::Context;
 use crate::sql::analysis::Analysis;
 use crate::sql::copies_locked::CopiesLock;
 use crate::sql::parse::lexer::{self, TokenKind};
+use crate::sql::residues::cover;
 use crate::sql::rewrite::blanks::in_its_place;
 use crate::sql::rewrite::moving::Moving;
 use crate::sql::rewrite::value_rows::{value_rows, with_rows};
@@ -98,6 +99,11 @@ struct Part {
 /// How the shards are told what to write.
 pub(in crate::session) enum Request<'r> {
     Query(&'r str),
+    /// The same, where the shards' rows come by covering views. `columns`: as the client's own text has them.
+    QueryOfViews {
+        text: &'r str,
+        columns: &'r [FieldDescription],
+    },
     Bound {
         statement: &'r Statement,
         bind: &'r wire::Bind<'r>,
@@ -117,7 +123,7 @@ impl Request<'_> {
     /// On the first shard.
     pub(in crate::session) fn text(&self) -> &str {
         match self {
-            Request::Query(text) => text,
+            Request::Query(text) | Request::QueryOfViews { text, .. } => text,
             Request::Bound { statement, .. } => statement.text(),
             Request::Queries(texts) | Request::Rows { texts, .. } => texts.first().map_or("", String::as_str),
         }
@@ -126,7 +132,7 @@ impl Request<'_> {
     /// As the shards read it: one for each of them, or one for all.
     fn shard_texts(&self, reach: &Reach, context: &Context) -> Result<Vec<ShardText<'_>>, PgError> {
         match self {
-            Request::Query(text) => Ok(vec![ShardText::of(reach, text.as_bytes(), context)?]),
+            Request::Query(text) | Request::QueryOfViews { text, .. } => Ok(vec![ShardText::of(reach, text.as_bytes(), context)?]),
             Request::Bound { statement, .. } => Ok(vec![statement.text_for(reach)?]),
             Request::Queries(texts) | Request::Rows { texts, .. } => {
                 texts.iter().map(|text| ShardText::of(reach, text.as_bytes(), context)).collect()
@@ -136,8 +142,14 @@ impl Request<'_> {
 
     /// RETURNING gives what the client was told. By its types: names may have been lost with what was put into the text.
     fn is_told(&self, columns: &[FieldDescription]) -> bool {
-        let (Request::Bound { description, .. } | Request::Rows { description, .. }) = self else { return true };
-        let Some(Ok(told)) = description.rows.as_deref().map(wire::row_description) else { return true };
+        let told = match self {
+            Request::Bound { description, .. } | Request::Rows { description, .. } => {
+                let Some(Ok(told)) = description.rows.as_deref().map(wire::row_description) else { return true };
+                told
+            }
+            Request::QueryOfViews { columns, .. } => columns.to_vec(),
+            Request::Query(_) | Request::Queries(_) => return true,
+        };
         let is_same = |(one, other): (&FieldDescription, &FieldDescription)| one.type_oid == other.type_oid;
         told.len() == columns.len() && told.iter().zip(columns).all(is_same)
     }
@@ -170,16 +182,20 @@ impl Session {
             return Box::pin(self.move_rows_of_text(moving, statement, text)).await;
         }
         self.check_several(writing).await?;
+        // Positions in errors are those of the client's text.
+        let alone = in_its_place(text, statement.start, statement.alone(text));
+        let columns = Box::pin(self.columns_of_views_written(writing, &alone)).await?;
         let begins_here = !self.transaction.is_open();
         let is_alone = begins_here && !self.has_pipeline();
         if begins_here {
             self.begin_one_statement();
         }
-        // Positions in errors are those of the client's text.
-        let alone = in_its_place(text, statement.start, statement.alone(text));
         let written = match &writing.kind {
             WritingKind::Parts | WritingKind::Copies | WritingKind::LockedCopies(_) | WritingKind::Locks => {
-                let request = Request::Query(&alone);
+                let request = match &columns {
+                    Some(columns) => Request::QueryOfViews { text: &alone, columns },
+                    None => Request::Query(&alone),
+                };
                 self.write_settled(&statement.command, writing, &request, Shown::DescribedRows, is_alone).await
             }
             WritingKind::Streamed { copy, group } => Box::pin(self.copy_rows(copy, *group, writing, &alone)).await,
@@ -282,7 +298,7 @@ impl Session {
                 let tag = sum_of_tags(parts.iter().map(|part| part.tag.as_str()))?;
                 let may_leave_out = match request {
                     Request::Queries(texts) | Request::Rows { texts, .. } => texts.iter().any(|text| has_on_conflict(text)),
-                    Request::Query(_) | Request::Bound { .. } => false,
+                    Request::Query(_) | Request::QueryOfViews { .. } | Request::Bound { .. } => false,
                 };
                 for row in in_order(parts, shard_of_row, may_leave_out)? {
                     self.client.output.extend_from_slice(&row);
@@ -304,6 +320,17 @@ impl Session {
                 self.write_copies(reach, request, shown).await
             }
             WritingKind::Copies => self.write_copies(reach, request, shown).await,
+        }
+    }
+
+    /// Of RETURNING, see [`Session::columns_of_views`].
+    async fn columns_of_views_written(&mut self, writing: &Writing, alone: &str) -> Result<Option<Vec<FieldDescription>>, Failure> {
+        match (&writing.kind, &writing.reach) {
+            (WritingKind::Parts, Some(reach)) if reach.map().has_residues() => {
+                let covered = cover(alone.to_owned(), &self.context, reach.map())?;
+                self.columns_of_views(&covered, alone).await
+            }
+            _ => Ok(None),
         }
     }
 
@@ -431,7 +458,7 @@ impl Session {
     fn nested_values(&self, shard: ShardId, request: &Request<'_>) -> NestedValues {
         let (bind, description) = match request {
             Request::Bound { bind, description, .. } | Request::Rows { bind, description, .. } => (bind, description),
-            Request::Query(_) | Request::Queries(_) => return NestedValues::default(),
+            Request::Query(_) | Request::QueryOfViews { .. } | Request::Queries(_) => return NestedValues::default(),
         };
         let participant = self.participants.iter().find(|participant| participant.shard == shard);
         match (participant, &description.rows) {
@@ -501,7 +528,11 @@ impl Session {
                         shown = Shown::Nothing;
                     }
                     if matches!(shown, Shown::DescribedRows | Shown::DescribedKeptRows) {
-                        originate::row_description(&mut self.client.output, &columns);
+                        let columns = match request {
+                            Request::QueryOfViews { columns, .. } => columns,
+                            _ => &columns[..],
+                        };
+                        originate::row_description(&mut self.client.output, columns);
                     }
                 }
                 shard_tag::NOTICE if shown != Shown::Nothing => {
@@ -532,7 +563,7 @@ impl Session {
 /// `text`: of this shard.
 fn put_request(connection: &mut Connection, request: &Request<'_>, text: &ShardText<'_>, prepared_max: usize) {
     match request {
-        Request::Query(_) | Request::Queries(_) => {
+        Request::Query(_) | Request::QueryOfViews { .. } | Request::Queries(_) => {
             connection.unnamed = None;
             connection.output.query(text);
         }

@@ -407,11 +407,8 @@ impl<'c> Inputs<'c> {
                 match column.path.as_slice() {
                     [single] if single == name && !has_column => {
                         self.uses_all = true;
-                        let takes_any_row = column.argument_of.as_ref().is_some_and(|function| {
-                            ROW_FUNCTIONS.contains(&function.as_str())
-                                && !self.context.catalog.function_names.contains_key(function)
-                        });
-                        if !takes_any_row {
+                        let takes_any_row = |function: &String| takes_any_row(function, &self.context.catalog);
+                        if !column.argument_of.as_ref().is_some_and(takes_any_row) {
                             return Err(refusals::whole_row(name));
                         }
                     }
@@ -626,5 +623,9 @@ const ROUNDS_MAX: usize = 4;
 const PLAIN_TYPES: [&str; 3] = ["date", "timestamp", "interval"];
 const INPUT_PREFIX: &str = "shardgate_input_";
 
-/// They look at the columns of a row, not at its type.
+/// It looks at the columns of a row that it gets, not at its type.
+pub fn takes_any_row(function: &str, catalog: &Catalog) -> bool {
+    ROW_FUNCTIONS.contains(&function) && !catalog.function_names.contains_key(function)
+}
+
 const ROW_FUNCTIONS: [&str; 6] = ["count", "json_agg", "jsonb_agg", "row_to_json", "to_json", "to_jsonb"];

@@ -55,6 +55,7 @@ use crate::catalog::{Oid, Relation, quoted_identifier};
 use crate::error::PgError;
 use computed::{Computed, computed};
 pub use filters::Piece;
+pub(in crate::sql) use inputs::takes_any_row;
 use inputs::{Class, Inputs};
 pub use keys::{Found, KEY_ROWS_MAX, Keys};
 pub use reference_keys::ReferenceKeys;

@@ -62,6 +62,15 @@ pub fn key_value(key: &KeyColumn, column: &str) -> String {
     }
 }
 
+/// Whether the rows of the group's partitions can be excluded at all.
+pub fn is_excludable(group: &Group) -> bool {
+    match (group.strategy, &group.key_types[..]) {
+        (Strategy::Hash, _) | (Strategy::Lookup, [_]) => true,
+        (Strategy::Range, [key_type]) => ranged("", *key_type).is_ok(),
+        (Strategy::Range | Strategy::Lookup, _) => false,
+    }
+}
+
 /// The value as the element of a multirange type of PostgreSQL's, and that type.
 pub fn ranged(value: &str, key_type: KeyType) -> Result<(String, &'static str), PgError> {
     match key_type {

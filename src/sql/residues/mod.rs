@@ -17,8 +17,12 @@
 //! statement's own snapshot. So one text serves all shards, and all moves of the group.
 //!
 //! The client's text is spliced and never printed from a tree. What comes out counts only when it is read again and is the
-//! client's statement but for exactly these conditions (`proof`). What cannot be covered with certainty is refused; views that
-//! reach such a table are. Pure; knows nothing of moves, only which groups have such rows.
+//! client's statement but for exactly these conditions (`proof`). What cannot be covered with certainty is refused. Pure; knows
+//! nothing of moves, only which groups have such rows.
+//!
+//! A view that reaches such a table has its table's name inside, where no text of the client can be changed. In its place the text
+//! names its *covering view* (`views`), which each shard has as long as the view's groups may have residues: the same query with the
+//! conditions, with the view's owner, rights and options. The statement knows it under the view's name (`renames`).
 //!
 //! What goes through [`cover`] is every text that is made of a client's statement and runs on several shards, or on one of which
 //! routing has not said why the text may run there as it is. As long as the map knows no rows that are not owned, a text stays as
@@ -40,10 +44,13 @@ mod from_clause;
 mod long_lists;
 mod places;
 mod proof;
+mod renames;
 #[cfg(test)]
 mod tests;
+mod views;
 
 pub use condition::{array_element, can_exclude, key_value, ranged};
+pub use views::{covering_name, covering_query, reading_besides_views, view_of_covering, views_to_cover};
 
 /// A text that sees only rows which its shard owns, while no other groups have residues than those that it was made for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +68,7 @@ struct Alteration {
     shifts: Vec<Shift>,
     /// The client's own conditions may be evaluated for rows that are excluded: PostgreSQL begins with the cheaper condition.
     may_evaluate_excluded: bool,
+    names_views: bool,
 }
 
 /// A place where something was put in; characters.
@@ -90,6 +98,11 @@ impl Covered {
     /// An error in a row may be one of a row that is excluded.
     pub fn may_evaluate_excluded(&self) -> bool {
         self.alteration.as_ref().is_some_and(|alteration| alteration.may_evaluate_excluded)
+    }
+
+    /// It names covering views: columns of a row description come of these.
+    pub fn names_views(&self) -> bool {
+        self.alteration.as_ref().is_some_and(|alteration| alteration.names_views)
     }
 
     /// The place in the text that it was made of, of a place in it; both from 1. `0`: it is in a condition.
@@ -128,16 +141,28 @@ pub fn cover(text: impl Into<Bytes>, context: &Context, map: &MapSnapshot) -> Re
     }
     let sql = std::str::from_utf8(&text).map_err(|_| uncoverable("It is not in UTF-8."))?;
     Ok(match exclude(sql, context, &groups)? {
-        Some((covered, shifts)) => {
-            let may_evaluate_excluded = has_conditions(sql);
-            Covered { text: covered.into(), alteration: Some(Arc::new(Alteration { shifts, may_evaluate_excluded })), groups }
+        Some(Excluding { text, shifts, names_views }) => {
+            let may_evaluate_excluded = names_views || has_conditions(sql);
+            Covered {
+                text: text.into(),
+                alteration: Some(Arc::new(Alteration { shifts, may_evaluate_excluded, names_views })),
+                groups,
+            }
         }
         None => Covered { text, alteration: None, groups },
     })
 }
 
+/// A text with its conditions.
+struct Excluding {
+    text: String,
+    shifts: Vec<Shift>,
+    /// Covering views, whose conditions are evaluated as well.
+    names_views: bool,
+}
+
 /// The statements without the rows of `groups` that are not owned; `None`: they read none of their tables.
-fn exclude(text: &str, context: &Context, groups: &[GroupId]) -> Result<Option<(String, Vec<Shift>)>, PgError> {
+fn exclude(text: &str, context: &Context, groups: &[GroupId]) -> Result<Option<Excluding>, PgError> {
     let tree = parse::parse(text)?;
     let additions = places::additions(text, &tree, context, groups)?;
     if additions.splices.is_empty() {
@@ -145,8 +170,8 @@ fn exclude(text: &str, context: &Context, groups: &[GroupId]) -> Result<Option<(
     }
     let (before, after) = abridged(text, &additions.splices);
     let (covered, shifts) = spliced(text, additions.splices);
-    if proof::holds(&before, &after, &additions.conditions)? {
-        Ok(Some((covered, shifts)))
+    if proof::holds(&before, &after, &additions.conditions, &additions.renamed)? {
+        Ok(Some(Excluding { text: covered, shifts, names_views: !additions.renamed.is_empty() }))
     } else {
         Err(uncoverable("The text with the conditions does not read as the statement with them."))
     }

@@ -12,8 +12,10 @@ use pg_raw_parse::{Node, nodes};
 
 use super::condition::condition;
 use super::from_clause::{self, Item, ItemKind, JoinItem, JoinKind};
+use super::renames::{self, Renamed};
 use super::uncoverable;
-use crate::catalog::{Catalog, DependencyTarget, DependentKind, Oid, Relation, quoted_identifier, quoted_name};
+use super::views::{covering_name, is_of, reaches};
+use crate::catalog::{Relation, quoted_identifier, quoted_name};
 use crate::error::PgError;
 use crate::shardmap::{GroupId, TableKind};
 use crate::sql::analysis::Splice;
@@ -22,11 +24,12 @@ use crate::sql::parse::Tree;
 use crate::sql::parse::tokens::{Tokens, may_spell_names};
 use crate::sql::query::{Resolved, resolve};
 
-/// What is put into the text, and the conditions in it.
+/// What is put into the text, the conditions in it, and the views for which it names their covering views.
 #[derive(Debug, Default)]
 pub struct Additions {
     pub splices: Vec<Splice>,
     pub conditions: Vec<String>,
+    pub renamed: Vec<Renamed>,
 }
 
 /// `tree`: of `text`. `groups`: those that have residues.
@@ -36,6 +39,7 @@ pub fn additions(text: &str, tree: &Tree, context: &Context, groups: &[GroupId])
     for statement in tree.stmts() {
         walk.command(statement)?;
     }
+    renames::references(tree, &tokens, context, &mut walk.found)?;
     if !walk.found.splices.is_empty() && may_spell_names(text) {
         return Err(uncoverable("It spells names by code points."));
     }
@@ -188,7 +192,14 @@ impl<'w> Walk<'w> {
         for (item, node) in items.iter().zip(tree.iter()) {
             kept.extend(self.item(item, node, names, Above::top())?);
         }
+        self.check_beside(tree, None)?;
         Ok((kept, end))
+    }
+
+    /// Of a clause, and the target of the statement that it is in.
+    fn check_beside(&self, from: &NodeList, target: Option<&nodes::RangeVar>) -> Result<(), PgError> {
+        let tables: Vec<&nodes::RangeVar> = from.iter().flat_map(named_within).chain(target).collect();
+        renames::check_beside(&tables, &self.found.renamed, self.context)
     }
 
     /// Conditions of an item that nothing above it but WHERE can take.
@@ -201,11 +212,12 @@ impl<'w> Walk<'w> {
             }
             (ItemKind::Named(_), Node::RangeTableSample(sample)) => self.item(item, sample.relation(), names, above),
             (ItemKind::Named(_), Node::RangeVar(table)) => {
-                let Some(condition) = self.condition(table, names)? else { return Ok(Vec::new()) };
-                match above.place {
-                    Place::Where => return Ok(vec![condition]),
-                    Place::On(first, last) => self.before_expression(&condition, first, last)?,
-                    Place::OneRow => self.one_row(&condition, item.first, item.last)?,
+                match (self.excluded(table, names)?, above.place) {
+                    (Some(Excluded::By(condition)), Place::Where) => return Ok(vec![condition]),
+                    (Some(Excluded::By(condition)), Place::On(first, last)) => self.before_expression(&condition, first, last)?,
+                    (Some(Excluded::By(condition)), Place::OneRow) => self.one_row(&condition, item.first, item.last)?,
+                    (Some(Excluded::Within(view)), _) => self.rename(view, table)?,
+                    (None, _) => {}
                 }
                 Ok(Vec::new())
             }
@@ -216,14 +228,22 @@ impl<'w> Walk<'w> {
     /// The condition of the target, which stands in WHERE.
     fn target(&mut self, table: Option<&nodes::RangeVar>, condition: Node<'_>) -> Result<Option<String>, PgError> {
         // The cursor's own query leaves the rows out, and nothing can stand beside it.
-        match table {
-            Some(table) if !matches!(condition, Node::CurrentOfExpr(_)) => self.condition(table, &None),
-            _ => Ok(None),
+        let table = table.filter(|_| !matches!(condition, Node::CurrentOfExpr(_)));
+        let Some(table) = table else { return Ok(None) };
+        match self.excluded(table, &None)? {
+            Some(Excluded::By(condition)) => Ok(Some(condition)),
+            Some(Excluded::Within(view)) => {
+                check_written(view)?;
+                self.rename(view, table)?;
+                Ok(None)
+            }
+            None => Ok(None),
         }
     }
 
     fn modified(&mut self, modified: &Modified<'_>, names: &Names<'_>) -> Result<(), PgError> {
         let target = self.target(modified.table, modified.condition)?;
+        self.check_beside(modified.from, modified.table)?;
         if target.is_none() && !self.concerns(modified.from, names)? {
             return Ok(());
         }
@@ -241,8 +261,9 @@ impl<'w> Walk<'w> {
     }
 
     fn merge(&mut self, merge: &nodes::MergeStmt, names: &Names<'_>) -> Result<(), PgError> {
-        let target = match merge.relation() {
-            Some(table) => self.condition(table, &None)?,
+        let target = match merge.relation().map(|table| self.excluded(table, &None)).transpose()?.flatten() {
+            Some(Excluded::By(condition)) => Some(condition),
+            Some(Excluded::Within(view)) => return Err(uncoverable(&format!("It merges into view \"{}\".", view.name))),
             None => None,
         };
         let at = merge.relation().and_then(|table| self.tokens.at_location(table.location)).ok_or_else(unplaced)?;
@@ -310,28 +331,50 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// The condition of a table of which residues may lie on the shard.
-    fn condition(&self, name: &nodes::RangeVar, names: &Names<'_>) -> Result<Option<String>, PgError> {
-        let (relation, table, group) = match self.resolved(name, names) {
-            Some(Resolved::Sharded { table, group, relation }) if self.groups.contains(&group.id) => (relation, table, group),
-            Some(Resolved::View(view)) if reaches(self.context, self.groups, view) => {
-                return Err(uncoverable(&format!("View \"{}\" shows such rows.", view.name)));
+    /// What leaves out the rows of a table, or of a view, of which residues may lie on the shard.
+    fn excluded(&self, name: &nodes::RangeVar, names: &Names<'_>) -> Result<Option<Excluded<'w>>, PgError> {
+        match self.resolved(name, names) {
+            Some(Resolved::Sharded { table, group, relation }) if self.groups.contains(&group.id) => {
+                let TableKind::Sharded { key, .. } = &table.kind else { return Ok(None) };
+                let alias = name.alias();
+                let row = match alias.and_then(nodes::Alias::aliasname) {
+                    Some(alias) => quoted_identifier(alias),
+                    None => quoted_name(&relation.schema, &relation.name),
+                };
+                let renamed: Vec<&str> =
+                    alias.map(|alias| alias.colnames().iter().filter_map(Node::as_str).collect()).unwrap_or_default();
+                let column = |name: &str| {
+                    let place = relation.columns.iter().position(|column| column.name == name)?;
+                    Some(renamed.get(place).map_or_else(|| name.to_owned(), |renamed| (*renamed).to_owned()))
+                };
+                Ok(Some(Excluded::By(condition(key, group, &row, column)?)))
             }
-            Some(Resolved::Mixed(reason)) => return Err(uncoverable(&reason)),
-            _ => return Ok(None),
-        };
-        let TableKind::Sharded { key, .. } = &table.kind else { return Ok(None) };
-        let alias = name.alias();
-        let row = match alias.and_then(nodes::Alias::aliasname) {
-            Some(alias) => quoted_identifier(alias),
-            None => quoted_name(&relation.schema, &relation.name),
-        };
-        let renamed: Vec<&str> = alias.map(|alias| alias.colnames().iter().filter_map(Node::as_str).collect()).unwrap_or_default();
-        let column = |name: &str| {
-            let place = relation.columns.iter().position(|column| column.name == name)?;
-            Some(renamed.get(place).map_or_else(|| name.to_owned(), |renamed| (*renamed).to_owned()))
-        };
-        condition(key, group, &row, column).map(Some)
+            Some(Resolved::View(view)) if reaches(self.context, self.groups, view) => Ok(Some(Excluded::Within(view))),
+            Some(Resolved::Mixed(reason)) => Err(uncoverable(&reason)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The covering view, under the name by which the statement knows the view.
+    fn rename(&mut self, view: &Relation, name: &nodes::RangeVar) -> Result<(), PgError> {
+        let first = self.tokens.at_location(name.location).ok_or_else(unplaced)?;
+        let last = self.tokens.name_end(first);
+        let covering = covering_name(&view.schema, &view.name);
+        let range = self.tokens.range(first, last).ok_or_else(unplaced)?;
+        let text = format!("shardgate.{covering}");
+        self.found.splices.push(Splice { start: range.start, end: range.end, text });
+        if name.alias().is_none() {
+            self.insert_after(self.table_end(name, first), format!(" AS {}", quoted_identifier(&view.name)))?;
+        }
+        self.found.renamed.push(Renamed::of(view, covering, name));
+        Ok(())
+    }
+
+    /// The last token of a table's name, with ONLY's parenthesis or the star behind it.
+    fn table_end(&self, name: &nodes::RangeVar, first: usize) -> usize {
+        let last = self.tokens.name_end(first);
+        let is_only_in_parentheses = !name.inh && first.checked_sub(1).is_some_and(|before| self.tokens.piece(before) == "(");
+        last + usize::from(self.tokens.piece(last + 1) == "*" || is_only_in_parentheses)
     }
 
     fn resolved(&self, name: &nodes::RangeVar, names: &Names<'_>) -> Option<Resolved<'w>> {
@@ -351,7 +394,7 @@ impl<'w> Walk<'w> {
     fn concerns(&self, from: &NodeList, names: &Names<'_>) -> Result<bool, PgError> {
         let mut concerns = false;
         for table in from.iter().flat_map(named_within) {
-            concerns |= self.condition(table, names)?.is_some();
+            concerns |= self.excluded(table, names)?.is_some();
         }
         Ok(concerns)
     }
@@ -421,16 +464,17 @@ impl<'w> Walk<'w> {
     }
 
     fn whole_table(&mut self, table: &nodes::RangeVar, command: usize, name: usize) -> Result<(), PgError> {
-        let Some(condition) = self.condition(table, &None)? else { return Ok(()) };
-        let mut last = self.tokens.name_end(name);
-        if self.tokens.piece(last + 1) == "*" || (!table.inh && self.tokens.piece(name - 1) == "(") {
-            last += 1;
-        }
+        let Some(excluded) = self.excluded(table, &None)? else { return Ok(()) };
         let range = self.tokens.range(command, command).ok_or_else(unplaced)?;
         self.found.splices.push(Splice { start: range.start, end: range.end, text: "SELECT * FROM".to_owned() });
-        self.insert_after(last, format!(" WHERE {condition}"))?;
-        self.found.conditions.push(condition);
-        Ok(())
+        match excluded {
+            Excluded::By(condition) => {
+                self.insert_after(self.table_end(table, name), format!(" WHERE {condition}"))?;
+                self.found.conditions.push(condition);
+                Ok(())
+            }
+            Excluded::Within(view) => self.rename(view, table),
+        }
     }
 
     /// Conditions as the first ones of WHERE, where `behind` is the token behind FROM.
@@ -508,6 +552,23 @@ pub fn query_within(statement: Node<'_>) -> Option<Node<'_>> {
     }
 }
 
+/// What leaves out the rows that are not owned.
+enum Excluded<'w> {
+    /// A condition on the table's key.
+    By(String),
+    /// The covering view of this one.
+    Within(&'w Relation),
+}
+
+/// PostgreSQL writes through the covering view as through the view: to its table.
+fn check_written(view: &Relation) -> Result<(), PgError> {
+    let is_plain = view.triggers.is_empty() && view.rules.is_empty() && view.columns.iter().all(|column| column.default.is_none());
+    match is_plain {
+        true => Ok(()),
+        false => Err(uncoverable(&format!("View \"{}\" has triggers, rules or defaults of its own.", view.name))),
+    }
+}
+
 /// An UPDATE or DELETE.
 struct Modified<'n> {
     table: Option<&'n nodes::RangeVar>,
@@ -575,42 +636,6 @@ fn named_within(item: Node<'_>) -> Vec<&nodes::RangeVar> {
 
 fn first_name(from: &NodeList) -> Option<&nodes::RangeVar> {
     from.iter().flat_map(named_within).min_by_key(|table| table.location)
-}
-
-/// Does the view's query read a table of which residues may lie on the shard, through whatever views?
-fn reaches(context: &Context, groups: &[GroupId], view: &Relation) -> bool {
-    let mut waiting = vec![view.oid];
-    let mut seen: Vec<Oid> = Vec::new();
-    while let Some(oid) = waiting.pop() {
-        if seen.contains(&oid) {
-            continue;
-        }
-        seen.push(oid);
-        if context.catalog.relations.get(&oid).is_some_and(|relation| is_of(context, groups, relation)) {
-            return true;
-        }
-        waiting.extend(read_by(&context.catalog, oid));
-    }
-    false
-}
-
-fn is_of(context: &Context, groups: &[GroupId], relation: &Relation) -> bool {
-    let group = |relation: &Relation| -> Option<GroupId> {
-        match &context.map.table(&relation.schema, &relation.name)?.kind {
-            TableKind::Sharded { group, .. } => Some(*group),
-            TableKind::Reference => None,
-        }
-    };
-    let parents = relation.parents.iter().filter_map(|parent| context.catalog.relations.get(parent));
-    group(relation).is_some_and(|group| groups.contains(&group)) || parents.into_iter().any(|parent| is_of(context, groups, parent))
-}
-
-fn read_by(catalog: &Catalog, view: Oid) -> impl Iterator<Item = Oid> + '_ {
-    let dependencies = catalog.relation_dependencies.get(&view).into_iter().flatten();
-    dependencies.filter(|dependency| dependency.of == DependentKind::View).filter_map(|dependency| match dependency.on {
-        DependencyTarget::Relation(oid) => Some(oid),
-        DependencyTarget::Function(_) => None,
-    })
 }
 
 fn unplaced() -> PgError {

@@ -8,22 +8,32 @@ use pg_raw_parse::nodes;
 use pg_raw_parse::walk::{Recurse, walk_manual};
 
 use super::places::query_within;
+use super::renames::Renamed;
 use super::uncoverable;
 use crate::error::PgError;
 use crate::sql::parse::{self, Tree};
 
-/// Whether `covered` is `text` with exactly these conditions, in any order.
-pub fn holds(text: &str, covered: &str, conditions: &[String]) -> Result<bool, PgError> {
+/// Whether `covered` is `text` with exactly these conditions, in any order, and with the covering views of these.
+pub fn holds(text: &str, covered: &str, conditions: &[String], renamed: &[Renamed]) -> Result<bool, PgError> {
     let original = parse::parse(text)?;
     let Ok(covered) = parse::parse(covered) else { return Ok(false) };
     check_depth(&original)?;
     check_depth(&covered)?;
     stacker::maybe_grow(STACK_BYTES, STACK_BYTES, || {
         let mut expected = conditions.iter().map(|condition| condition_tree(condition)).collect::<Result<Vec<_>, _>>()?;
-        let mut left = printed(&covered);
+        let (mut left, mut original) = (printed(&covered), printed(&original));
         left.take_out(&mut expected);
-        Ok(expected.is_empty() && left == printed(&original))
+        let names_covering = renamed.iter().all(|view| left.count_covering(view) == renamed_alike(renamed, view));
+        for view in renamed {
+            left.name_view(view);
+            original.name_view(view);
+        }
+        Ok(expected.is_empty() && names_covering && left == original)
     })
+}
+
+fn renamed_alike(renamed: &[Renamed], view: &Renamed) -> usize {
+    renamed.iter().filter(|other| other.covering == view.covering).count()
 }
 
 /// Nested expressions and queries; each level takes about a kilobyte of stack.
@@ -104,6 +114,75 @@ impl Printed {
 
     fn is_node(&self, name: &str) -> bool {
         matches!(self.content(), Printed::Node(node, _) if node == name)
+    }
+
+    /// The text of a name or string.
+    fn is_text(&self, text: &str) -> bool {
+        matches!(self.content(), Printed::Atom(atom) if *atom == format!("{text:?}"))
+    }
+
+    /// References to the covering view of this one.
+    fn count_covering(&self, view: &Renamed) -> usize {
+        match self {
+            Printed::Atom(_) => 0,
+            Printed::List(items) => items.iter().map(|item| item.count_covering(view)).sum(),
+            Printed::Node(_, fields) => {
+                let is_it = self.is_node("RangeVar")
+                    && fields.iter().any(|(name, value)| name == "schemaname" && value.is_text("shardgate"))
+                    && fields.iter().any(|(name, value)| name == "relname" && value.is_text(&view.covering));
+                usize::from(is_it) + fields.iter().map(|(_, value)| value.count_covering(view)).sum::<usize>()
+            }
+        }
+    }
+
+    /// The view and its covering view get one name, and so do their columns: without the schema, and without an alias that says it
+    /// again.
+    fn name_view(&mut self, view: &Renamed) {
+        let is_table = matches!(self, Printed::Node(node, _) if node == "RangeVar");
+        let is_column = matches!(self, Printed::Node(node, _) if node == "ColumnRef");
+        let is_covering = is_table && self.get("relname").is_some_and(|name| name.is_text(&view.covering));
+        let is_view = is_table
+            && self.get("relname").is_some_and(|name| name.is_text(&view.name))
+            && self.get("schemaname").is_some_and(|schema| schema.is_nothing() || schema.is_text(&view.schema));
+        match self {
+            Printed::Atom(_) => {}
+            Printed::List(items) => items.iter_mut().for_each(|item| item.name_view(view)),
+            Printed::Node(_, fields) => {
+                for (name, value) in fields {
+                    match name.as_str() {
+                        "relname" if is_covering => *value = Printed::Atom(format!("{:?}", view.name)),
+                        "relname" if is_view => *value = Printed::Atom(format!("{:?}", view.name)),
+                        "schemaname" if is_covering || is_view => *value = Printed::Atom(NOTHING.to_owned()),
+                        "alias" if (is_covering || is_view) && value.is_alias_alone(&view.name) => {
+                            *value = Printed::Atom(NOTHING.to_owned());
+                        }
+                        "fields" if is_column => value.leave_out_schema(view),
+                        _ => value.name_view(view),
+                    }
+                }
+            }
+        }
+    }
+
+    /// `AS name`, without names of columns.
+    fn is_alias_alone(&self, name: &str) -> bool {
+        self.get("aliasname").is_some_and(|alias| alias.is_text(name))
+            && self.get("colnames").is_some_and(|columns| *columns == Printed::List(Vec::new()))
+    }
+
+    /// Of the fields of a column.
+    fn leave_out_schema(&mut self, view: &Renamed) {
+        let Printed::List(fields) = self else { return };
+        let is_it = fields.len() == 3
+            && fields.first().is_some_and(|field| field.is_string(&view.schema))
+            && fields.get(1).is_some_and(|field| field.is_string(&view.name));
+        if is_it {
+            fields.remove(0);
+        }
+    }
+
+    fn is_string(&self, text: &str) -> bool {
+        self.get("sval").is_some_and(|value| value.is_text(text))
     }
 
     /// Takes each of the conditions out once; those that are not met stay in `conditions`.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::cover;
+use super::{cover, covering_name, covering_query, view_of_covering, views_to_cover};
 use crate::error::PgError;
 use crate::shard_key::{KeyFunction, KeyType};
 use crate::shardmap::{Group, MapSnapshot, Strategy};
@@ -21,6 +21,8 @@ fn context() -> Context {
     fixture.table("r", "code text, name text");
     fixture.view("v", "id int8", "SELECT public.t.id FROM public.t");
     fixture.view("w", "code text", "SELECT public.r.code FROM public.r");
+    fixture.view("app.w", "id int8", "SELECT v.id FROM public.v WHERE EXISTS (SELECT FROM app.t WHERE t.id = v.id)");
+    fixture.view("shown.v", "code text", "SELECT r.code FROM public.r");
     fixture.group(1, Strategy::Hash, &[KeyType::Int8]);
     fixture.group(2, Strategy::Hash, &[KeyType::Text, KeyType::Int8]);
     fixture.group(3, Strategy::Lookup, &[KeyType::Text]);
@@ -60,7 +62,10 @@ fn shortened(text: &str) -> String {
         let _ = write!(out, "{}<{name}>", &rest[..start]);
         rest = &rest[end..];
     }
-    out + rest
+    let views = [("public", "v", "v"), ("app", "w", "app.w")];
+    views.iter().fold(out + rest, |text, (schema, name, short)| {
+        text.replace(&format!("shardgate.{}", covering_name(schema, name)), &format!("{{{short}}}"))
+    })
 }
 
 #[test]
@@ -84,6 +89,21 @@ fn conditions_stand_where_they_change_no_answer() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn a_covering_view_excludes_what_any_group_excludes() {
+    let context = context();
+    let views = views_to_cover(&context, crate::shardmap::GroupId(2));
+    let names: Vec<&str> = views.iter().map(|view| view.name.as_str()).collect();
+    assert_eq!(names, ["v", "w"], "what a view reads comes before it, whatever its group is");
+    let query = covering_query(views[1].view_definition.as_deref().expect("a query"), &context).expect("covered");
+    let short = shortened(&query).replace("<\"app\"", "<app");
+    assert!(short.starts_with("SELECT v.id FROM {v} AS \"v\" WHERE EXISTS (SELECT FROM app.t WHERE <"), "{short}");
+    let name = covering_name("public", "v");
+    assert!(name.len() == "view_".len() + 16, "{name}");
+    let (view, found) = view_of_covering(&format!("permission denied for view {name}"), &context.catalog).expect("known");
+    assert_eq!((view.schema.as_str(), view.name.as_str(), found), ("public", "v", name));
 }
 
 #[test]

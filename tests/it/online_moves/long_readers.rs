@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
 use shardgate::demo::servers::PostgresInstallation;
@@ -12,8 +12,10 @@ use super::kills::Stage;
 use super::{leftovers, move_partitions, partitions_on, rebalance, text};
 use crate::support::Cluster;
 
+/// For so long a cut-over may hold statements.
+const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// On both shards it computes for longer than statements may be held before the first row comes.
-const REPORT: &str = "SELECT count(*), sum(v)::bigint FROM t, generate_series(1, 12000) AS g";
+const REPORT: &str = "SELECT count(*), sum(v)::bigint FROM t, generate_series(1, 40000) AS g";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_of_every_kind_outlive_moves_and_delay_none() {
@@ -21,11 +23,14 @@ async fn readers_of_every_kind_outlive_moves_and_delay_none() {
     let is_over = Arc::new(AtomicBool::new(false));
     let reports = Arc::new(AtomicI64::new(0));
     let reporter = stage.proxy.connect().await;
+    let began = Instant::now();
+    reporter.query_one(REPORT, &[]).await.expect("a report");
+    assert!(began.elapsed() > MAX_PAUSE, "it is over before it could delay anything");
     let (over, count) = (Arc::clone(&is_over), Arc::clone(&reports));
     let reporting = tokio::spawn(async move {
         while !over.load(Ordering::SeqCst) {
             let row = reporter.query_one(REPORT, &[]).await.expect("a report");
-            assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (500 * 12_000, 500 * 12_000));
+            assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (500 * 40_000, 500 * 40_000));
             count.fetch_add(1, Ordering::SeqCst);
         }
     });

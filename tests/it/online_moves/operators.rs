@@ -76,7 +76,8 @@ async fn doctor_finds_and_removes_what_is_left_over() {
              CREATE TABLE shardgate.gate_77 (is_open bool);
              CREATE FUNCTION shardgate.gate_77() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
              CREATE TRIGGER zz_shardgate_move_77_insert AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION shardgate.gate_77();
-             INSERT INTO shardgate.residue (group_id, move_id, hashes) VALUES (1, 77, '{[1,2]}')",
+             INSERT INTO shardgate.residue (group_id, move_id, hashes) VALUES (1, 77, '{[1,2]}');
+             CREATE VIEW shardgate.view_0123456789abcdef AS SELECT * FROM t",
         )
         .await
         .expect("planted");
@@ -94,7 +95,7 @@ async fn doctor_finds_and_removes_what_is_left_over() {
     let found = rebalance(&cluster, &["doctor", "--json"]).await;
     assert_eq!(found.status.code(), Some(1));
     let told = text(&found.stdout);
-    for kind in ["slot", "publication", "subscription", "trigger", "gate", "residues", "rows of table"] {
+    for kind in ["slot", "publication", "subscription", "trigger", "gate", "residues", "covering view", "rows of table"] {
         assert!(told.contains(kind), "{kind}: {told}");
     }
     let fixed = rebalance(&cluster, &["doctor", "--fix"]).await;
@@ -151,8 +152,8 @@ async fn an_open_writer_delays_the_cut_over_and_sees_every_row() {
     let transaction = writer.transaction().await.expect("begin");
     assert_eq!(transaction.execute("UPDATE t SET v = 'w'", &[]).await.expect("every row"), 1000);
     let partition = partitions_on(&proxy, "t", "a").await[0].to_string();
-    let arguments = ["--to", "b", "--finish", "--max-pause", "200ms", "--manual-cutover", "--detach"];
-    rebalance(&cluster, &[&["move", "--partition", &partition][..], &arguments].concat()).await;
+    rebalance(&cluster, &["move", "--partition", &partition, "--to", "b", "--max-pause", "200ms", "--manual-cutover", "--detach"])
+        .await;
     // It waits before the copy for what has written already; new writers hold it up at the cut-over.
     until_move(&cluster, |_, error| error.contains("open transactions: postgres (pid ")).await;
     transaction.commit().await.expect("commit");

@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use shardgate::backend::catalog_reader::{self, Printed, WhenHeld};
 use shardgate::catalog::{Catalog, quoted_identifier, quoted_name};
+use shardgate::rebalance::moves::covering_views::{OBJECTS, make_sql};
 use shardgate::shard_key::{KeyColumn, KeyFunction, KeyType};
 use shardgate::shardmap::{
-    Group, GroupId, MapSnapshot, Partition, PartitionId, PartitionState, ShardId, Strategy, Table, TableKind,
+    Group, GroupId, MapSnapshot, MoveId, Partition, PartitionId, PartitionState, ShardId, Strategy, Table, TableKind,
 };
 use shardgate::sql::Context;
-use shardgate::sql::residues::cover;
+use shardgate::sql::residues::{cover, covering_name, covering_query, views_to_cover};
 use sqlx::{Connection, PgConnection};
 use std::time::Duration;
 
@@ -90,6 +91,14 @@ impl Sides {
             let plant = plant.replace("GROUP", &group.0.to_string());
             clean.rows(&plant).await;
             stale.rows(&plant).await;
+        }
+        for group in residues.keys() {
+            for view in views_to_cover(&context, *group) {
+                let query = covering_query(view.view_definition.as_deref().expect("a query"), &context).expect("covered");
+                let make =
+                    make_sql(MoveId(1), &quoted_name(&view.schema, &view.name), &covering_name(&view.schema, &view.name), &query);
+                stale.rows(&format!("BEGIN; {OBJECTS} {make} COMMIT")).await;
+            }
         }
         let mut sides = Self { clean, stale, context, _cluster: cluster };
         sides.part(&tables).await;

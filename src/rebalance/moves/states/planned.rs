@@ -1,4 +1,4 @@
-//! `planned`: looks before anything is changed, then announces the move to the proxies.
+//! `planned`: looks before anything is changed, then shuts out changes of the schema.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     }
     let bytes = expected_bytes(moving).await?;
     moving.advance(moving.the_move.state, json!({ "bytes_expected": bytes })).await?;
-    match moving.store.announce_move(&moving.actor, moving.the_move.id, moving.term).await? {
+    match moving.store.begin_move(&moving.actor, moving.the_move.id, moving.term).await? {
         Some(_) => {
             moving.reach("announced").await;
             Ok(())

@@ -104,3 +104,59 @@ SELECT id, nosuch FROM m_t WHERE x = 1;
 SELECT id FROM m_t WHERE x = 1 AND nosuch = 2;
 UPDATE m_t SET x = 1 WHERE nosuch = 2;
 DELETE FROM m_t WHERE x = 'x';
+-- Views.
+SELECT count(*), count(id), sum(x) FROM m_plain;
+SELECT public.m_plain.id, m_plain.x FROM public.m_plain WHERE public.m_plain.x > 2 ORDER BY 1, 2;
+SELECT count(*) FROM m_plain AS p (k, v) JOIN m_u ON m_u.id = p.k WHERE v > 1;
+SELECT count(*), count(p.id) FROM m_u LEFT JOIN m_plain p ON p.id = m_u.id AND p.x > 3;
+SELECT count(*), count(p.id), count(m_u.id) FROM m_plain p FULL JOIN m_u USING (id);
+SELECT count(*), sum(b.y) FROM m_t NATURAL LEFT JOIN m_barrier b;
+SELECT count(*), count(t), count(u), sum(x), sum(y) FROM m_both;
+SELECT count(*), sum(x), sum(y) FROM m_using;
+SELECT * FROM m_sums ORDER BY x;
+SELECT sum(n), sum(ids) FROM m_sums WHERE x > 2;
+TABLE m_total;
+SELECT * FROM m_first;
+SELECT kind, count(*), sum(id) FROM m_all GROUP BY kind ORDER BY kind;
+--! refused
+SELECT name FROM m_unused ORDER BY name;
+SELECT name FROM m_r WHERE x IN (SELECT x FROM m_plain) ORDER BY name;
+--! refused
+SELECT max(x) FROM m_steps;
+SELECT * FROM m_codes ORDER BY code, n;
+SELECT a, count(*), sum(c) FROM m_pairs GROUP BY a ORDER BY a;
+TABLE m_last_days;
+SELECT count(*) FROM m_divided;
+SELECT count(*) FROM m_t WHERE NOT EXISTS (SELECT FROM m_plain WHERE m_plain.id = m_t.id);
+SELECT count(*), count(row_to_json(m_plain)) FROM m_plain;
+SELECT x, json_agg(m_invoked ORDER BY id) FROM m_invoked WHERE id IS NOT NULL GROUP BY x ORDER BY x;
+WITH p AS (SELECT * FROM m_plain WHERE x > 3) SELECT count(*) FROM p JOIN m_few ON m_few.id = p.id;
+SELECT count(*) FROM m_plain JOIN m_few USING (id) WHERE EXISTS (SELECT FROM m_plain o WHERE o.x = m_few.x AND o.id <> m_few.id);
+UPDATE m_plain SET note = 'through' WHERE x > 2;
+UPDATE m_few SET x = x + 1 WHERE x < 5;
+UPDATE m_few SET x = x + 3 WHERE id = 4;
+UPDATE m_few SET x = x + 3 WHERE x = 4 AND id < 10;
+UPDATE m_plain AS p SET note = y::text FROM m_barrier b WHERE b.id = p.id;
+DELETE FROM m_plain WHERE m_plain.x = 1 RETURNING id, x;
+DELETE FROM m_few USING m_u WHERE m_u.id = m_few.id;
+UPDATE m_u SET note = 'seen' FROM m_plain WHERE m_plain.id = m_u.id AND m_plain.x > 2;
+INSERT INTO m_u (id, y) SELECT id + 1000, x FROM m_plain WHERE id IS NOT NULL;
+MERGE INTO m_u USING m_plain ON m_plain.id = m_u.id WHEN MATCHED AND m_plain.x > 5 THEN DELETE WHEN MATCHED THEN UPDATE SET note = m_plain.note;
+--! script
+SET ROLE parity_mover;
+SELECT count(*), sum(x) FROM m_plain;
+SELECT note FROM m_plain;
+SELECT count(*), sum(x) FROM m_invoked;
+SELECT count(*), count(t), count(u) FROM m_both;
+SELECT n FROM m_total;
+SELECT count(*) FROM m_barrier;
+UPDATE m_few SET x = 0 WHERE x > 2;
+UPDATE m_few SET id = id;
+DELETE FROM m_few WHERE x = 3;
+--! end
+--! script
+SET search_path = theirs, public;
+SELECT count(*), sum(id) FROM m_plain;
+SELECT count(*), sum(x) FROM public.m_plain;
+DELETE FROM m_few;
+--! end

@@ -21,3 +21,24 @@ CREATE OPERATOR theirs.= (LEFTARG = int, RIGHTARG = int, FUNCTION = theirs.same)
 CREATE OPERATOR theirs.= (LEFTARG = text, RIGHTARG = text, FUNCTION = theirs.same);
 CREATE FUNCTION theirs.hashint8extended(bigint, bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 0::bigint';
 CREATE FUNCTION theirs.unnest(text[]) RETURNS SETOF text LANGUAGE sql IMMUTABLE AS 'SELECT NULL::text';
+-- Views, for what may stand in them.
+CREATE VIEW m_plain AS SELECT id, x, note FROM m_t WHERE x < 1000;
+CREATE VIEW m_few AS SELECT id, x FROM m_t WHERE x < 6 WITH CHECK OPTION;
+CREATE VIEW m_barrier WITH (security_barrier) AS SELECT id, y FROM m_u;
+CREATE VIEW m_invoked WITH (security_invoker) AS SELECT id, x FROM m_t;
+CREATE VIEW m_both AS SELECT m_t.id AS t, m_u.id AS u, x, y FROM m_t FULL JOIN m_u ON m_t.id = m_u.id;
+CREATE VIEW m_using AS SELECT * FROM m_plain NATURAL LEFT JOIN (SELECT id, y FROM m_u) AS u;
+CREATE VIEW m_sums (x, n, ids) AS SELECT x, count(*), sum(id) FROM m_t GROUP BY x HAVING count(*) > 0;
+CREATE VIEW m_total AS SELECT count(*) AS n, sum(x) AS x FROM m_plain;
+CREATE VIEW m_first AS SELECT id, x, rank() OVER (ORDER BY id) AS place FROM m_t WHERE id IS NOT NULL ORDER BY id LIMIT 4;
+CREATE VIEW m_all AS SELECT id, 't' AS kind FROM m_plain UNION ALL SELECT id, 'u' FROM m_barrier EXCEPT SELECT 1, 't';
+CREATE VIEW m_unused AS SELECT name FROM m_r WHERE NOT EXISTS (SELECT FROM m_plain JOIN m_u USING (id) WHERE m_plain.x = m_r.x);
+CREATE VIEW m_steps AS WITH RECURSIVE s AS (SELECT min(x) AS x FROM m_t UNION SELECT s.x + 1 FROM s WHERE EXISTS (SELECT FROM m_t WHERE m_t.x = s.x + 1)) SELECT x FROM s;
+CREATE VIEW m_codes AS SELECT code, n, (SELECT count(*) FROM m_l o WHERE o.n < m_l.n) AS before FROM m_l;
+CREATE VIEW m_pairs AS SELECT a, b, c FROM m_pair WHERE c IS NOT NULL;
+CREATE VIEW m_last_days AS SELECT day, n FROM m_days ORDER BY day DESC, n LIMIT 3;
+CREATE VIEW m_divided AS SELECT id, 10 / (x - 7) AS d FROM m_kept WHERE 10 / (x - 7) < 1;
+CREATE VIEW theirs.m_plain AS SELECT id FROM m_u;
+GRANT SELECT (id, x) ON m_plain TO parity_mover;
+GRANT SELECT ON m_invoked, m_both, m_total, m_few TO parity_mover;
+GRANT UPDATE (x), DELETE ON m_few TO parity_mover;

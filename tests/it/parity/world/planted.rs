@@ -1,6 +1,16 @@
 //! Rows that are not owned: each shard gets altered copies of the rows that the other shards own, and says so.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shardgate::backend::catalog_reader::{self, Printed, WhenHeld};
+use shardgate::catalog::quoted_name;
+use shardgate::rebalance::moves::covering_views::{OBJECTS, make_sql};
+use shardgate::shardmap::{GroupId, MoveId, Store};
+use shardgate::sql::Context;
+use shardgate::sql::residues::{covering_name, covering_query, views_to_cover};
+use sqlx::{Connection, PgConnection};
 
 use super::super::raw_client::RawClient;
 use super::{Kind, SHARDS, World, quoted};
@@ -35,6 +45,7 @@ impl World {
             }
             self.plant_in(&table, is_lookup).await;
         }
+        self.cover_views(&groups).await;
         let ids: Vec<&str> = groups.iter().map(|(group, _)| group.as_str()).collect();
         map.rows(&format!(
             "BEGIN; SELECT shardgate_map.begin_change('parity', 'plant', '{{}}');
@@ -44,6 +55,34 @@ impl World {
         .await;
         let planted: usize = self.planted.iter().flat_map(BTreeMap::values).map(Vec::len).sum();
         assert!(planted > 0, "nothing is planted");
+    }
+
+    /// On every shard, as a mover makes them.
+    async fn cover_views(&mut self, groups: &[(String, String)]) {
+        let map = Store::new(&self._cluster.map_url()).expect("a map").load().await.expect("the map").snapshot;
+        let mut home = PgConnection::connect(&self._cluster.shard_url(0)).await.expect("connect");
+        let wait = WhenHeld::Wait(Duration::ZERO);
+        let catalog = catalog_reader::read(&mut home, &mut Printed::default(), wait).await.expect("read");
+        let context = Context {
+            catalog: Arc::new(catalog),
+            map: Arc::new(map),
+            search_path: Vec::new(),
+            temporary_tables: Vec::new(),
+            brought: BTreeMap::new(),
+            id: 1,
+            user: "postgres".to_owned(),
+        };
+        let groups = groups.iter().map(|(group, _)| GroupId(group.parse().expect("a group")));
+        let views: Vec<String> = groups
+            .flat_map(|group| views_to_cover(&context, group))
+            .map(|view| {
+                let query = covering_query(view.view_definition.as_deref().expect("a query"), &context).expect("covered");
+                make_sql(MoveId(1), &quoted_name(&view.schema, &view.name), &covering_name(&view.schema, &view.name), &query)
+            })
+            .collect();
+        for direct in &mut self.direct[1..] {
+            direct.rows(&format!("BEGIN; {OBJECTS} COMMIT; {}", views.concat())).await;
+        }
     }
 
     /// A row that belongs to no partition, and lies somewhere. A proxy takes none.
