@@ -140,7 +140,10 @@ impl<'a> Schema<'a> {
         self.group(relation)?;
         let mut leaving = vec![relation];
         let foreign_keys = self.foreign_keys();
-        while cascades {
+        if !cascades {
+            return Ok(leaving);
+        }
+        loop {
             let has = |one: &Relation| leaving.iter().any(|relation| relation.oid == one.oid);
             let next = foreign_keys.iter().find_map(|(_, from, to)| match (has(from), has(to)) {
                 (true, false) => Some(*to),
@@ -149,10 +152,9 @@ impl<'a> Schema<'a> {
             });
             match next {
                 Some(next) => leaving.push(next),
-                None => break,
+                None => return Ok(leaving),
             }
         }
-        Ok(leaving)
     }
 
     /// What ties them to tables that stay sharded.

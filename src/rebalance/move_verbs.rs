@@ -119,7 +119,7 @@ fn bytes(count: i64) -> String {
 
 /// Plans a move and drives it to its end; with `keep`, to the switch. One that does just that and runs already is followed.
 pub async fn start(map_url: &str, request: &MoveRequest, is_json: bool) -> Result<(), RebalanceError> {
-    start_shown(map_url, request, &ProgressDisplay::new(is_json)).await
+    Box::pin(start_shown(map_url, request, &ProgressDisplay::new(is_json))).await
 }
 
 /// Beside other moves that the same command follows.

@@ -362,7 +362,7 @@ impl Session {
         self.note_statement();
         self.forget_running_effects();
         match header.tag {
-            client_tag::QUERY => self.query(body).await,
+            client_tag::QUERY => Box::pin(self.query(body)).await,
             client_tag::PARSE
             | client_tag::BIND
             | client_tag::DESCRIBE

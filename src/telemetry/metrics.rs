@@ -21,9 +21,11 @@ pub struct Metrics {
     handle: PrometheusHandle,
     /// Gauges of other shards are not shown: the recorder keeps what it has once been told. `None`: all are.
     shards: Arc<Mutex<Option<Vec<String>>>>,
-    /// By name and labels, as they are written.
-    histograms: Arc<Mutex<BTreeMap<(&'static str, String), Arc<Histogram>>>>,
+    histograms: Arc<Mutex<Histograms>>,
 }
+
+/// By name and labels, as they are written.
+type Histograms = BTreeMap<(&'static str, String), Arc<Histogram>>;
 
 impl Metrics {
     pub fn new() -> Result<Self, BuildError> {

@@ -260,10 +260,9 @@ impl Session {
             return None;
         }
         let begun = self.participants.iter_mut().filter(|participant| participant.has_begun && participant.shard != MAP_DATABASE);
-        let lost = begun.map(|participant| &mut participant.connection).find_map(|connection| {
+        begun.map(|participant| &mut participant.connection).find_map(|connection| {
             connection.has_ended_unseen().then(|| lost(&connection.pool().address.name, &ConnectionError::Closed))
-        });
-        lost
+        })
     }
 
     /// Connections that broke in the commit. An error: the session cannot go on without one of them.

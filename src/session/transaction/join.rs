@@ -121,7 +121,7 @@ impl Session {
                 self.gateway.recovery.was_away(shard.id);
                 return Err(error.into());
             }
-            Err(CheckoutError::ShutOut { shard, generation }) => return Err(self.shut_out(shard, generation).await),
+            Err(CheckoutError::ShutOut { shard, generation }) => return Err(Box::pin(self.shut_out(shard, generation)).await),
             checked_out => checked_out?,
         };
         if connection.generation > self.generation {

@@ -78,7 +78,7 @@ impl Session {
         self.check_text_is_exact()?;
         self.is_staging = true;
         self.staged_by = None;
-        let moved = self.delete_and_insert(moving, texts, asked).await;
+        let moved = Box::pin(self.delete_and_insert(moving, texts, asked)).await;
         self.is_staging = false;
         moved
     }

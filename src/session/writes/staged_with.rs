@@ -23,7 +23,7 @@ impl Session {
         let (mut with, mut splices) = (Vec::new(), Vec::new());
         for (CteStage { stage, name, head, writes }, is_run) in stages.ctes.iter().zip(are_run(&stages.ctes, alone)) {
             let answer = match writes {
-                true => self.answer_write(&under_with(&with, &stage.query)?).await?,
+                true => Box::pin(self.answer_write(&under_with(&with, &stage.query)?)).await?,
                 false if !is_run => self.described_only(&under_with(&with, &stage.query)?).await?,
                 false => self.answer_stage(stage, &with, stages, clock).await?,
             };

@@ -151,7 +151,6 @@ SELECT ARRAY[id]::all_known FROM h;
 BEGIN;
 SET LOCAL search_path = nearer, public;
 DROP SCHEMA nearer CASCADE;
---! refused
 INSERT INTO hidden VALUES (1, 1), (2, 2);
 ROLLBACK;
 --! end
