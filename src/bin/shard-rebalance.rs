@@ -118,8 +118,15 @@ enum Verb {
     Resume { move_id: i32 },
     /// Cut a move over that waits for it
     Cutover { move_id: i32 },
-    /// Delete the source's rows of a move that keeps them
-    Finish { move_id: i32 },
+    /// After the switch: make the source own the partitions again, with what was written at the target
+    Rollback { move_id: i32 },
+    /// After the switch: compare both sides once more, and delete the source's rows. Exit 4 where they differ
+    Finish {
+        move_id: i32,
+        /// Do not compare both sides: what the source has is deleted, whatever it is
+        #[arg(long)]
+        unverified: bool,
+    },
     /// Compare rows that lie twice: both sides of a running move, or else the copies of reference tables. Exit 1 where they differ
     Verify {
         /// A move whose copy is complete and which has not switched
@@ -152,10 +159,13 @@ struct HowToMove {
     /// Wait for the verb "cutover" when everything is copied and compared
     #[arg(long)]
     manual_cutover: bool,
-    /// Keep the source's rows until the verb "finish"
+    /// How long the source's rows follow what is written after the switch, so that the verb "rollback" can move them back
+    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = parse_grace, conflicts_with_all = ["keep", "finish"])]
+    grace: Duration,
+    /// Keep the source's rows, and the way back, until the verb "finish"
     #[arg(long, conflicts_with = "finish")]
     keep: bool,
-    /// Delete the source's rows after the switch and wait for it (this is done without it too)
+    /// Delete the source's rows right after the switch and wait for it: no way back
     #[arg(long)]
     finish: bool,
     /// Leave the driving to the proxies
@@ -166,7 +176,9 @@ struct HowToMove {
 impl HowToMove {
     fn options(&self) -> MoveOptions {
         let max_pause_ms = u64::try_from(self.max_pause.as_millis()).unwrap_or(u64::MAX);
-        MoveOptions { max_pause_ms, manual_cutover: self.manual_cutover, keep: self.keep }
+        let grace = if self.finish { Duration::ZERO } else { self.grace };
+        let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+        MoveOptions { max_pause_ms, manual_cutover: self.manual_cutover, keep: self.keep, grace_ms }
     }
 }
 
@@ -178,6 +190,16 @@ fn parse_pause(text: &str) -> Result<Duration, String> {
         false => Err("a pause is between 20ms and 4s: statements wait for five seconds at most".to_owned()),
     }
 }
+
+fn parse_grace(text: &str) -> Result<Duration, String> {
+    let grace = parse_duration(text)?;
+    match grace <= GRACE_MAX {
+        true => Ok(grace),
+        false => Err("a grace period is 30 days at most; --keep waits for the verb \"finish\"".to_owned()),
+    }
+}
+
+const GRACE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Of `plan`.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -275,7 +297,11 @@ fn run(map: &str, common: &Common, verb: Verb) -> anyhow::Result<ExitCode> {
             Verb::Pause { move_id } => move_verbs::ask(map, move_id, Some(Asked::Pause), common.json).await?,
             Verb::Resume { move_id } => move_verbs::ask(map, move_id, None, common.json).await?,
             Verb::Cutover { move_id } => move_verbs::ask(map, move_id, Some(Asked::Cutover), common.json).await?,
-            Verb::Finish { move_id } => move_verbs::ask(map, move_id, Some(Asked::Finish), common.json).await?,
+            Verb::Rollback { move_id } => move_verbs::ask(map, move_id, Some(Asked::Rollback), common.json).await?,
+            Verb::Finish { move_id, unverified } => {
+                let asked = if unverified { Asked::FinishUnverified } else { Asked::Finish };
+                move_verbs::ask(map, move_id, Some(asked), common.json).await?;
+            }
             Verb::Verify { move_id, partition } => verify_verb::verify(map, move_id, partition, common.json).await?,
             Verb::Doctor { fix } => {
                 let options = DoctorOptions { fixes: fix, is_json: common.json };

@@ -23,7 +23,7 @@ pub use error::ConfigError;
 pub use secret::Secret;
 pub use sections::{
     AdminConfig, AuthConfig, CrossShardConfig, DatabaseConfig, HealthConfig, ListenConfig, ListenTlsConfig, LogConfig, MapConfig,
-    PoolConfig, UserConfig,
+    MovesConfig, PoolConfig, UserConfig,
 };
 pub use url::{ShardUrl, SslMode, UrlError};
 pub use verifier::ScramVerifier;
@@ -44,6 +44,7 @@ pub struct Config {
     pub pool: PoolConfig,
     pub auth: AuthConfig,
     pub cross_shard: CrossShardConfig,
+    pub moves: MovesConfig,
     pub log: LogConfig,
 }
 

@@ -124,6 +124,12 @@ pub struct CrossShardConfig {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+pub struct MovesConfig {
+    pub grace_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
     pub format: LogFormat,
     pub level: String,
@@ -262,6 +268,12 @@ impl Default for CrossShardConfig {
             prepared_bytes_max: 128 << 20,
             idle_in_pipeline_timeout_ms: 60_000,
         }
+    }
+}
+
+impl Default for MovesConfig {
+    fn default() -> Self {
+        Self { grace_ms: 900_000 }
     }
 }
 

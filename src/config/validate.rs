@@ -15,6 +15,7 @@ pub(super) fn validate(config: &Config) -> Result<(), ConfigError> {
     pool(&config.pool)?;
     auth(&config.auth, &config.listen)?;
     cross_shard(config)?;
+    within("moves.grace_ms", config.moves.grace_ms, 0..=30 * DAY_MS)?;
     config.log.level.parse::<tracing_subscriber::filter::Targets>().map(drop).map_err(|_| {
         ConfigError::invalid(
             "log.level",

@@ -11,7 +11,7 @@ use super::{Caller, Control};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{Key, KeyColumn, KeyType};
 use crate::shardmap::{
-    Bound, Group, GroupId, Isolation, MapSnapshot, MoveOptions, PartitionId, Strategy, Table, TableKind, refuse_impossible_key,
+    Bound, Group, GroupId, Isolation, MapSnapshot, PartitionId, Strategy, Table, TableKind, refuse_impossible_key,
 };
 
 /// A sharded table as the map knows it.
@@ -152,7 +152,7 @@ pub(super) async fn merge(control: &Control, user: &str, arguments: &Arguments) 
 pub(super) async fn plan_move(control: &Control, user: &str, partitions: &[i32], arguments: &Arguments) -> Result<i32, PgError> {
     let partitions: Vec<PartitionId> = partitions.iter().copied().map(PartitionId).collect();
     let target = arguments.text("to_shard")?;
-    let planned = control.map.store().plan_move(user, &partitions, target, &MoveOptions::default(), None).await?;
+    let planned = control.map.store().plan_move(user, &partitions, target, &control.move_options(), None).await?;
     Ok(planned.0)
 }
 
@@ -160,7 +160,7 @@ pub(super) async fn plan_move(control: &Control, user: &str, partitions: &[i32],
 pub(super) async fn plan_isolation(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<Option<i32>, PgError> {
     let table = find(control, caller, arguments.text("table_name")?).await?;
     let isolation = Isolation { table: table.name(), key: arguments.text("key")?, shard: arguments.text("shard")? };
-    let planned = control.map.store().plan_isolation(&caller.user, isolation, &MoveOptions::default(), None).await?;
+    let planned = control.map.store().plan_isolation(&caller.user, isolation, &control.move_options(), None).await?;
     control.reached().await?;
     Ok(planned.map(|id| id.0))
 }

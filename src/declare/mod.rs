@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{Oid, oid};
-use crate::shardmap::{MapSnapshot, Shard, ShardMap, Silent};
+use crate::shardmap::{MapSnapshot, MoveOptions, Shard, ShardMap, Silent};
 use crate::sql::analysis::{ArgumentValue, ShardgateCall};
 use crate::sql::body::SqlBodyReader;
 
@@ -90,13 +90,25 @@ pub struct Control {
     map: Arc<ShardMap>,
     /// Roles under which clients' sessions run on the shards, to be members of `shardgate_2pc`.
     client_roles: Vec<String>,
+    /// From the switch of a move to its end.
+    grace_ms: u64,
     ids: functions::UniqueIds,
 }
 
 impl Control {
     /// `client_roles`: the configured users when shard connections are made as the client's user; else none.
     pub fn new(map: Arc<ShardMap>, client_roles: Vec<String>) -> Self {
-        Self { map, client_roles, ids: functions::UniqueIds::default() }
+        let grace_ms = MoveOptions::default().grace_ms;
+        Self { map, client_roles, grace_ms, ids: functions::UniqueIds::default() }
+    }
+
+    /// Of moves that are started in SQL.
+    pub fn with_grace_ms(self, grace_ms: u64) -> Self {
+        Self { grace_ms, ..self }
+    }
+
+    fn move_options(&self) -> MoveOptions {
+        MoveOptions { grace_ms: self.grace_ms, ..MoveOptions::default() }
     }
 
     /// `unique_id()`. Cancel safe: at worst an id is lost.

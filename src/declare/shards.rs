@@ -73,14 +73,18 @@ async fn refuse_beside_moves(control: &Control, name: &str) -> Result<(), PgErro
     let moves = control.map.store().running_moves().await?;
     match moves.iter().find(|running| running.state != MoveState::Planned) {
         None => Ok(()),
-        Some(running) => {
-            Err(PgError::new(SqlState::OBJECT_IN_USE, format!("shard \"{name}\" cannot be added while move {} runs", running.id.0))
-                .with_detail(format!("Its state is \"{}\". Nothing was changed.", running.state.name()))
-                .with_hint(format!(
-                    "Repeat it when the move has ended; \"shard-rebalance show {}\" says how far it is.",
-                    running.id.0
-                )))
-        }
+        Some(running) => Err(PgError::new(
+            SqlState::OBJECT_IN_USE,
+            format!("shard \"{name}\" cannot be added while move {} runs", running.id.0),
+        )
+        .with_detail(format!("Its state is \"{}\". Nothing was changed.", running.state.name()))
+        .with_hint(match running.state {
+            MoveState::Switched => format!(
+                "End it with \"shard-rebalance finish {0}\", or move its partitions back with \"shard-rebalance rollback {0}\".",
+                running.id.0
+            ),
+            _ => format!("Repeat it when the move has ended; \"shard-rebalance show {}\" says how far it is.", running.id.0),
+        })),
     }
 }
 

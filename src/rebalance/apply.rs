@@ -51,7 +51,8 @@ async fn run(map_url: &str, map: &MapSnapshot, mut waiting: Vec<&PlannedMove>, i
         while let Some(planned) = take_next(&mut waiting, &busy) {
             busy.extend([planned.source.as_str(), planned.target.as_str()]);
             let partitions = owned(map, planned)?.iter().map(|partition| partition.id.0).collect();
-            let (target, options) = (planned.target.clone(), MoveOptions::default());
+            // Without a way back: a plan of many moves would leave as many slots and copies behind it.
+            let (target, options) = (planned.target.clone(), MoveOptions { grace_ms: 0, ..MoveOptions::default() });
             let request = MoveRequest { partitions, target, options, is_detached: false };
             running.push(async move { (planned, Box::pin(move_verbs::start_shown(map_url, &request, display)).await) });
         }

@@ -128,10 +128,10 @@ struct Named {
 const NAMED: &str = r"SELECT kind, substring(name FROM '(?:move|gate)_(\d+)')::int4 AS move_id, name, on_table, bytes FROM (
         SELECT 'slot' AS kind, slot_name::text AS name, NULL AS on_table,
                pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::int8 AS bytes
-        FROM pg_replication_slots WHERE database = current_database() AND slot_name ~ '^shardgate_move_\d+$'
-        UNION ALL SELECT 'publication', pubname::text, NULL, NULL FROM pg_publication WHERE pubname ~ '^shardgate_move_\d+$'
+        FROM pg_replication_slots WHERE database = current_database() AND slot_name ~ '^shardgate_move_\d+(_back)?$'
+        UNION ALL SELECT 'publication', pubname::text, NULL, NULL FROM pg_publication WHERE pubname ~ '^shardgate_move_\d+(_back)?$'
         UNION ALL SELECT 'subscription', subname::text, NULL, NULL FROM pg_subscription
-            WHERE subname ~ '^shardgate_move_\d+$' AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+            WHERE subname ~ '^shardgate_move_\d+(_back)?$' AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
         UNION ALL SELECT 'trigger', tgname::text, tgrelid::regclass::text, NULL FROM pg_trigger WHERE tgname ~ '^zz_shardgate_move_\d+_'
         UNION ALL SELECT 'gate', relname::text, NULL, NULL FROM pg_class
             WHERE relnamespace = to_regnamespace('shardgate') AND relname ~ '^gate_\d+$' AND relkind = 'r'

@@ -52,6 +52,11 @@ struct Shown<'a> {
     attempts: i32,
     pause_ms: Option<f64>,
     error: Option<&'a str>,
+    can_roll_back: bool,
+    /// Why it can't be rolled back any more.
+    way_back_lost: Option<&'a str>,
+    /// When the source's rows are deleted; until then it can be rolled back.
+    finish_at: Option<&'a str>,
     /// What `abort` would do now.
     abort_would: &'static str,
 }
@@ -71,7 +76,14 @@ impl<'a> Shown<'a> {
             attempts: the_move.attempts,
             pause_ms: the_move.pause_ms,
             error: the_move.error.as_deref(),
+            can_roll_back: the_move.can_roll_back,
+            way_back_lost: the_move.journal.get("reverse_lost").and_then(serde_json::Value::as_str),
+            finish_at: the_move.finish_at.as_deref().filter(|_| the_move.state == MoveState::Switched),
             abort_would: match the_move.state {
+                _ if the_move.asked == Some(Asked::Rollback) => "end the rollback: the target owns the partitions, as before",
+                MoveState::Switched if the_move.can_roll_back => {
+                    "be refused: the target owns the partitions; \"rollback\" moves them back"
+                }
                 MoveState::Planned => "end it: nothing was touched yet",
                 MoveState::Preparing
                 | MoveState::Copying
@@ -108,8 +120,23 @@ impl<'a> Shown<'a> {
         if let Some(error) = self.error {
             lines.push(format!("now          {error}"));
         }
+        if self.state == MoveState::Switched.name() {
+            lines.push(format!("rollback     {}", self.way_back()));
+        }
         lines.push(format!("abort would  {}", self.abort_would));
         lines.join("\n") + "\n"
+    }
+}
+
+impl Shown<'_> {
+    fn way_back(&self) -> String {
+        match (self.can_roll_back, self.finish_at) {
+            (false, _) => format!("not possible{}", self.way_back_lost.map(|reason| format!(": {reason}")).unwrap_or_default()),
+            (true, Some(until)) => format!("possible until {until}, with \"shard-rebalance rollback {}\"", self.move_id),
+            (true, None) => {
+                format!("possible with \"shard-rebalance rollback {0}\", until \"shard-rebalance finish {0}\"", self.move_id)
+            }
+        }
     }
 }
 
@@ -117,7 +144,8 @@ fn bytes(count: i64) -> String {
     units::bytes(u64::try_from(count).unwrap_or_default())
 }
 
-/// Plans a move and drives it to its end; with `keep`, to the switch. One that does just that and runs already is followed.
+/// Plans a move and drives it until it waits out its grace period; without one, to its end. One that does just that and runs
+/// already is followed.
 pub async fn start(map_url: &str, request: &MoveRequest, is_json: bool) -> Result<(), RebalanceError> {
     Box::pin(start_shown(map_url, request, &ProgressDisplay::new(is_json))).await
 }
@@ -133,7 +161,13 @@ pub(super) async fn start_shown(map_url: &str, request: &MoveRequest, display: &
     let running = driver.store.running_moves().await?;
     let id = match running.iter().find(|running| running.partitions == wanted && running.target == request.target) {
         // Asked for again.
-        Some(same) => same.id,
+        Some(same) => {
+            if same.state == MoveState::Switched && !request.options.can_go_back() {
+                driver.store.ask_move(&driver.actor, same.id, Some(Asked::Finish), driving).await?;
+                return follow(&driver, same.id, differs, display).await;
+            }
+            same.id
+        }
         None => driver.store.plan_move(&driver.actor, &partitions, &request.target, &request.options, driving).await?,
     };
     follow_planned(&driver, id, request.is_detached, display).await
@@ -144,8 +178,8 @@ async fn follow_planned(driver: &Driver, id: MoveId, is_detached: bool, display:
     if is_detached {
         return show_one(&planned, display.is_json());
     }
-    let keeps = planned.options.keep;
-    follow(driver, id, move |now: &Move| keeps && now.journal.get("replication_ended").is_some(), display).await
+    let until = planned.options.can_go_back();
+    follow(driver, id, move |now: &Move| until && now.has_settled(), display).await
 }
 
 /// Gives one key a partition of its own, and moves it as [`start`] does. A key that is there already stays.
@@ -187,19 +221,41 @@ fn sharded_table(map: &MapSnapshot, wanted: &str) -> Result<(String, String), Re
 pub async fn ask(map_url: &str, move_id: i32, asked: Option<Asked>, is_json: bool) -> Result<(), RebalanceError> {
     let driver = driver(map_url).await?;
     let (id, display) = (MoveId(move_id), &ProgressDisplay::new(is_json));
-    driver.store.ask_move(&driver.actor, id, asked).await?;
+    let was_rolling_back = require(&driver.store, id).await?.asked == Some(Asked::Rollback);
+    driver.store.ask_move(&driver.actor, id, asked, Some(driver.id)).await?;
     match asked {
         Some(Asked::Pause) => show_one(&require(&driver.store, id).await?, is_json),
-        Some(Asked::Abort) => match follow(&driver, id, |_| false, display).await {
-            // That is what was wanted.
-            Err(RebalanceError::Aborted { .. }) => Ok(()),
-            outcome => outcome,
-        },
-        Some(Asked::Cutover | Asked::Finish) | None => {
-            let keeps = asked != Some(Asked::Finish) && require(&driver.store, id).await?.options.keep;
-            follow(&driver, id, move |now| keeps && now.journal.get("replication_ended").is_some(), display).await
+        Some(Asked::Abort) => {
+            let until = |now: &Move| was_rolling_back && now.state == MoveState::Switched;
+            match follow(&driver, id, until, display).await {
+                // That is what was wanted.
+                Err(RebalanceError::Aborted { .. }) => Ok(()),
+                outcome => outcome,
+            }
+        }
+        Some(Asked::Rollback) => {
+            let given_up = |now: &Move| now.state == MoveState::Switched && now.asked != Some(Asked::Rollback);
+            match follow(&driver, id, given_up, display).await {
+                Err(RebalanceError::Aborted { .. } | RebalanceError::Refused(_)) => Ok(()),
+                Ok(()) => {
+                    let now = require(&driver.store, id).await?;
+                    let reason = now.error.unwrap_or_else(|| format!("it is {} now", now.state.name()));
+                    Err(RebalanceError::Refused(format!("move {move_id} was not rolled back: {reason}")))
+                }
+                outcome @ Err(_) => outcome,
+            }
+        }
+        Some(Asked::Finish | Asked::FinishUnverified) => follow(&driver, id, differs, display).await,
+        Some(Asked::Cutover) | None => {
+            let until = require(&driver.store, id).await?.options.can_go_back();
+            follow(&driver, id, move |now| until && now.has_settled(), display).await
         }
     }
+}
+
+/// Both sides were compared before the end, and are not the same.
+fn differs(now: &Move) -> bool {
+    now.state == MoveState::Switched && now.asked.is_none() && now.remembers("differs")
 }
 
 pub async fn show(map_url: &str, move_id: i32, is_json: bool) -> Result<(), RebalanceError> {
@@ -248,6 +304,7 @@ async fn follow(
         MoveState::Aborted if ended.journal.get("shapes").is_none() && ended.attempts == 0 => Err(RebalanceError::Refused(reason)),
         MoveState::Aborted => Err(RebalanceError::Aborted { move_id: id.0, reason }),
         MoveState::Failed => Err(RebalanceError::NeedsPerson { move_id: id.0, reason }),
+        MoveState::Switched if differs(&ended) => Err(RebalanceError::NeedsPerson { move_id: id.0, reason }),
         _ => Ok(()),
     }
 }

@@ -55,25 +55,26 @@ async fn running_move(
             "{what}: its rows lie on one shard alone, and there is nothing to compare them with"
         )));
     };
-    if !is_comparable(the_move.state) {
+    if !is_comparable(the_move) {
         return Err(RebalanceError::Refused(format!(
-            "move {} is in state \"{}\": both sides are the same only after the copy and before the cut-over",
+            "move {} is in state \"{}\": both sides are the same only between the copy and the cut-over, and while it can be rolled back",
             the_move.id.0,
             the_move.state.name()
         )));
     }
+    let was_switched = the_move.state.has_switched();
     let compared = Box::pin(comparison::both_sides(store, map, the_move)).await;
-    let now = store.move_by_id(the_move.id).await?.map(|now| now.state);
+    let now = store.move_by_id(the_move.id).await?;
     match (compared, now) {
-        (Err(RebalanceError::Differs(_)), Some(now)) if !is_comparable(now) => {
+        (Err(RebalanceError::Differs(_)), Some(now)) if !is_comparable(&now) || now.state.has_switched() != was_switched => {
             Err(RebalanceError::Refused("the move has been cut over meanwhile".to_owned()))
         }
         (compared, _) => Ok(Compared { what: format!("move {}", the_move.id.0), rows: compared? }),
     }
 }
 
-fn is_comparable(state: MoveState) -> bool {
-    matches!(state, MoveState::CatchingUp | MoveState::Verifying)
+fn is_comparable(the_move: &Move) -> bool {
+    matches!(the_move.state, MoveState::CatchingUp | MoveState::Verifying) || the_move.can_roll_back
 }
 
 async fn reference_tables(map: &MapSnapshot) -> Result<Vec<Compared>, RebalanceError> {

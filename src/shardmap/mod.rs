@@ -65,7 +65,9 @@ pub use model::{
     Bound, ClusterSequence, DeclaredFunction, Epoch, Group, GroupId, InvalidGroup, MapSnapshot, Partition, PartitionId,
     PartitionState, Redefinition, Shard, ShardId, ShardState, Strategy, Table, TableKind, TableName,
 };
-pub use moves::{Asked, CUTOVER_LEASE, DRIVER_LEASE, Move, MoveId, MoveOptions, MoveState, PastMove, Progress, Term};
+pub use moves::{
+    Asked, CUTOVER_LEASE, DEFAULT_GRACE_MS, DRIVER_LEASE, Move, MoveId, MoveOptions, MoveState, PastMove, Progress, Term,
+};
 pub use placement::{NewPartition, hash_slices, spread};
 pub use proxies::{ProxiesSeen, ProxyBehind, Silent};
 pub use sequences::{NewSequence, NumberBlock, SequencePlace, SequenceState};

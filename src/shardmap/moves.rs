@@ -34,12 +34,12 @@ pub enum MoveState {
     Verifying,
     /// The partitions are held.
     CuttingOver,
-    /// The target owns them; the source's rows are still there.
+    /// The target owns them; the source's rows are still there, and follow what is written until the move is finished.
     Switched,
     /// The source's rows are deleted.
     CleaningUp,
     Done,
-    /// What was made for the move is taken away; the source owns them.
+    /// What was made for the move is taken away; the source owns them, still or again.
     Aborting,
     Aborted,
     /// Waits for a person.
@@ -92,6 +92,11 @@ impl MoveState {
     pub fn has_switched(self) -> bool {
         matches!(self, MoveState::Switched | MoveState::CleaningUp | MoveState::Done)
     }
+
+    /// The source owns them, and nothing leads forward any more.
+    pub fn has_gone_back(self) -> bool {
+        matches!(self, MoveState::Aborting | MoveState::Aborted)
+    }
 }
 
 /// What a person, or a change of the schema, wants of a move.
@@ -103,20 +108,28 @@ pub enum Asked {
     /// To be cut over, which [`MoveOptions::manual_cutover`] waits for.
     Cutover,
     Finish,
+    /// The same where both sides differ, which is for a person to decide.
+    FinishUnverified,
+    /// Back to the source after the switch.
+    Rollback,
 }
 
 impl Asked {
-    fn name(self) -> &'static str {
+    const ALL: [Asked; 6] = [Asked::Abort, Asked::Pause, Asked::Cutover, Asked::Finish, Asked::FinishUnverified, Asked::Rollback];
+
+    pub fn name(self) -> &'static str {
         match self {
             Asked::Abort => "abort",
             Asked::Pause => "pause",
             Asked::Cutover => "cutover",
             Asked::Finish => "finish",
+            Asked::FinishUnverified => "finish_unverified",
+            Asked::Rollback => "rollback",
         }
     }
 
     fn from_name(name: &str) -> Option<Self> {
-        [Asked::Abort, Asked::Pause, Asked::Cutover, Asked::Finish].into_iter().find(|asked| asked.name() == name)
+        Self::ALL.into_iter().find(|asked| asked.name() == name)
     }
 }
 
@@ -130,13 +143,25 @@ pub struct MoveOptions {
     pub manual_cutover: bool,
     /// The source's rows stay until a person says `finish`.
     pub keep: bool,
+    /// From the switch until the move finishes by itself, unless it keeps. 0: at once, and there is no way back.
+    pub grace_ms: u64,
+}
+
+impl MoveOptions {
+    /// The source is to follow the target after the switch.
+    pub fn can_go_back(&self) -> bool {
+        self.keep || self.grace_ms > 0
+    }
 }
 
 impl Default for MoveOptions {
     fn default() -> Self {
-        Self { max_pause_ms: 500, manual_cutover: false, keep: false }
+        Self { max_pause_ms: 500, manual_cutover: false, keep: false, grace_ms: DEFAULT_GRACE_MS }
     }
 }
+
+/// A quarter of an hour.
+pub const DEFAULT_GRACE_MS: u64 = 15 * 60 * 1000;
 
 /// One move, as the map knows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,6 +186,28 @@ pub struct Move {
     pub lag_bytes: Option<i64>,
     pub pause_ms: Option<f64>,
     pub error: Option<String>,
+    /// It goes back to the source, or has gone back.
+    pub is_rollback: bool,
+    /// It can be rolled back now.
+    pub can_roll_back: bool,
+    /// When it finishes by itself after its switch, in UTC; `None`: not before it is asked for.
+    pub finish_at: Option<String>,
+    /// That time has come.
+    pub is_due: bool,
+    /// It waits out its grace period, and was looked at a moment ago.
+    pub rests: bool,
+}
+
+impl Move {
+    /// It was remembered by a driver.
+    pub fn remembers(&self, what: &str) -> bool {
+        self.journal.get(what).is_some()
+    }
+
+    /// It has switched and everything is ready for a rollback, or for the end.
+    pub fn has_settled(&self) -> bool {
+        self.state == MoveState::Switched && self.remembers("settled")
+    }
 }
 
 /// What a move that was done has taken.
@@ -233,18 +280,29 @@ impl Store {
             "SELECT m.move_id, m.group_id,
                     array(SELECT p.partition_id FROM shardgate_map.move_partition p WHERE p.move_id = m.move_id ORDER BY 1),
                     m.source, m.target, m.state, m.asked, m.options, m.journal, m.attempts, m.rows_copied, m.bytes_copied,
-                    m.bytes_expected, m.lag_bytes, m.pause_ms, m.error
-             FROM shardgate_map.move m WHERE {condition} ORDER BY m.move_id"
+                    m.bytes_expected, m.lag_bytes, m.pause_ms, m.error, m.is_rollback, shardgate_map.can_roll_back(m),
+                    to_char(m.finish_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC', due.is_due,
+                    coalesce(m.state = 'switched' AND m.journal ? 'settled' AND m.asked IS NULL AND NOT due.is_due
+                             AND m.driver_seen > clock_timestamp() - make_interval(secs => $2), false)
+             FROM shardgate_map.move m
+             CROSS JOIN LATERAL (SELECT coalesce(m.finish_at <= clock_timestamp(), false) AND NOT m.journal ? 'differs' AS is_due) due
+             WHERE {condition} ORDER BY m.move_id"
         );
-        let rows =
-            sqlx::query(sqlx::AssertSqlSafe(sql)).bind(argument).fetch_all(&self.pool()?).await.map_err(StoreError::reading)?;
+        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(argument).bind(REST.as_secs_f64());
+        let rows = query.fetch_all(&self.pool()?).await.map_err(StoreError::reading)?;
         rows.iter().map(move_of_row).collect()
     }
 
-    /// What a person wants of the move. Gives the state that it is in.
-    pub async fn ask_move(&self, actor: &str, id: MoveId, asked: Option<Asked>) -> Result<MoveState, StoreError> {
+    /// What a person wants of the move. Gives the state that it is in. `driver`: drives it if nobody does now.
+    pub async fn ask_move(
+        &self,
+        actor: &str,
+        id: MoveId,
+        asked: Option<Asked>,
+        driver: Option<i64>,
+    ) -> Result<MoveState, StoreError> {
         let what = asked.map_or("resume", Asked::name);
-        let query = sqlx::query("SELECT shardgate_map.ask_move($1, $2, $3)").bind(actor).bind(id.0).bind(what);
+        let query = sqlx::query("SELECT shardgate_map.ask_move($1, $2, $3, $4)").bind(actor).bind(id.0).bind(what).bind(driver);
         state_named(read(&self.change(query).await?, 0)?)
     }
 
@@ -332,7 +390,7 @@ impl Store {
         .map_err(StoreError::reading)
     }
 
-    /// The hold ends, and the source owns the set as before.
+    /// The hold ends, and who owned the set before owns it still.
     pub async fn release_move(&self, actor: &str, id: MoveId, term: Term, error: &str) -> Result<(), StoreError> {
         let query =
             sqlx::query("SELECT shardgate_map.release_move($1, $2, $3, $4)::text").bind(actor).bind(id.0).bind(term.0).bind(error);
@@ -349,7 +407,7 @@ impl Store {
         self.change(query).await.map(drop)
     }
 
-    /// The epoch by which statements of the set go on at the target.
+    /// The epoch by which statements of the set go on at the new owner.
     pub async fn open_move(&self, actor: &str, id: MoveId, term: Term, pause: Option<Duration>) -> Result<Epoch, StoreError> {
         let sql = "SELECT o.incarnation, o.counter FROM shardgate_map.open_move($1, $2, $3, $4) o";
         let pause = pause.map(|pause| pause.as_secs_f64() * 1000.0);
@@ -433,6 +491,11 @@ fn move_of_row(row: &sqlx::postgres::PgRow) -> Result<Move, StoreError> {
         lag_bytes: read(row, 13)?,
         pause_ms: read(row, 14)?,
         error: read(row, 15)?,
+        is_rollback: read(row, 16)?,
+        can_roll_back: read(row, 17)?,
+        finish_at: read(row, 18)?,
+        is_due: read(row, 19)?,
+        rests: read(row, 20)?,
     })
 }
 
@@ -442,5 +505,7 @@ fn state_named(name: &str) -> Result<MoveState, StoreError> {
 
 /// A driver that is not heard of for so long is given up.
 pub const DRIVER_LEASE: Duration = Duration::from_secs(4);
-/// The same while statements are held.
+/// A move that waits out its grace period is looked at so often.
+const REST: Duration = Duration::from_secs(5);
+/// The same as [`DRIVER_LEASE`] while statements are held.
 pub const CUTOVER_LEASE: Duration = Duration::from_secs(2);

@@ -8,6 +8,7 @@ mod long_readers;
 mod operators;
 mod partitions;
 mod plans;
+mod rollbacks;
 mod under_load;
 mod views;
 

@@ -12,6 +12,7 @@ use shardgate::shardmap::{
 
 use crate::support::Cluster;
 
+mod asked;
 mod changes;
 mod constraints;
 mod following;

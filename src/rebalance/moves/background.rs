@@ -35,7 +35,8 @@ pub async fn keep_driving(driver: Driver, watch: impl Fn(&[Move]), cancel: Cance
         }
         let Ok(moves) = driver.store.running_moves().await else { continue };
         watch(&moves);
-        for the_move in moves.into_iter().filter(|the_move| !driven.contains(&the_move.id)).collect::<Vec<_>>() {
+        let is_mine = |the_move: &Move| !the_move.rests && !driven.contains(&the_move.id);
+        for the_move in moves.into_iter().filter(is_mine).collect::<Vec<_>>() {
             driven.insert(the_move.id);
             driving.spawn(one_turn(driver.clone(), the_move));
         }

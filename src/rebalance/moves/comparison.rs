@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
+use super::direction::Direction;
 use super::key_set::KeySet;
 use super::moved_table::MovedTable;
-use super::objects;
 use super::site::{Site, SiteError};
 use super::stop::Stop;
 use super::verify::{Sides, compare_table};
 use crate::catalog::quoted_name;
 use crate::rebalance::RebalanceError;
-use crate::shardmap::{MapSnapshot, Move, MoveId, Shard, Store, Term};
+use crate::shardmap::{MapSnapshot, Move, MoveId, MoveState, Shard, Store, Term};
 
 /// Gives the number of rows.
 pub(in crate::rebalance) async fn both_sides(store: &Store, map: &MapSnapshot, the_move: &Move) -> Result<i64, RebalanceError> {
@@ -24,11 +24,12 @@ pub(in crate::rebalance) async fn both_sides(store: &Store, map: &MapSnapshot, t
     let tables = MovedTable::of_group(map, group, &keys).map_err(|reason| RebalanceError::Refused(reason.0))?;
     let shard =
         |name: &str| map.shard_by_name(name).ok_or_else(|| RebalanceError::Refused(format!("there is no shard \"{name}\"")));
-    let mut sides = MoveSides {
-        source: open(shard(&the_move.source)?).await?,
-        target: open(shard(&the_move.target)?).await?,
-        slot: objects::name(the_move.id),
+    let (owner, other, direction) = match the_move.state {
+        MoveState::Switched => (&the_move.target, &the_move.source, Direction::Back),
+        _ => (&the_move.source, &the_move.target, Direction::Forward),
     };
+    let mut sides =
+        MoveSides { source: open(shard(owner)?).await?, target: open(shard(other)?).await?, slot: direction.name(the_move.id) };
     let mut rows = 0;
     for table in &tables {
         rows += compare_table(&mut sides, table).await.map_err(failed)?;
@@ -61,11 +62,13 @@ async fn open(shard: &Shard) -> Result<Site, RebalanceError> {
 
 fn failed(stop: Stop) -> RebalanceError {
     match stop {
-        Stop::Abort(reason) if reason.starts_with("source and target differ") => RebalanceError::Differs(reason),
+        Stop::Differ(reason) => RebalanceError::Differs(reason),
         Stop::Abort(reason) | Stop::Again(reason) | Stop::Withdraw(reason) | Stop::Failed(reason) => {
             RebalanceError::Query { place: "comparison".to_owned(), reason }
         }
-        Stop::Overtaken => RebalanceError::Query { place: "comparison".to_owned(), reason: "the move has gone on".to_owned() },
+        Stop::Overtaken | Stop::Rest(_) => {
+            RebalanceError::Query { place: "comparison".to_owned(), reason: "the move has gone on".to_owned() }
+        }
     }
 }
 

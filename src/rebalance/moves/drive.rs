@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use super::fencing::{self, Trouble};
-use super::moving::Moving;
+use super::fencing;
+use super::moving::{Beside, Moving};
 use super::states::{aborting, catching_up, cleaning_up, copying, cutting_over, planned, preparing, switched, verifying};
 use super::stop::Stop;
+use super::{one_sided, reverse};
 use crate::failpoint::Failpoints;
 use crate::shardmap::{Asked, Move, MoveId, MoveState, Progress, Store, StoreError, Term};
 
@@ -46,8 +47,18 @@ impl Driver {
     /// driver goes on.
     pub async fn drive(&self, id: MoveId, until: impl Fn(&Move) -> bool) -> Result<Move, StoreError> {
         let mut waits = BACK_OFF_FIRST;
+        let mut lost_since = None;
         loop {
-            let the_move = self.require(id).await?;
+            let the_move = match self.require(id).await {
+                Ok(the_move) => the_move,
+                // The map restarts, or is slow: the shards go on meanwhile.
+                Err(StoreError::Unreachable(_)) if lost_since.get_or_insert_with(Instant::now).elapsed() < MAP_PATIENCE => {
+                    sleep(waits).await;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            lost_since = None;
             if the_move.state.is_over() || the_move.state == MoveState::Failed || until(&the_move) {
                 return Ok(the_move);
             }
@@ -77,12 +88,13 @@ impl Driver {
         // As it is under the term: another driver may have acted meanwhile.
         let the_move = self.require(id).await?;
         let progress = Arc::new(Mutex::new(Progress { error: the_move.error.clone(), ..Progress::default() }));
-        let trouble = Arc::new(Trouble::default());
+        let beside = Beside { progress: Arc::clone(&progress), ..Beside::default() };
         let state = the_move.state;
         let outcome = tokio::select! {
-            outcome = Box::pin(self.run(the_move.clone(), term, (Arc::clone(&progress), Arc::clone(&trouble)))) => outcome,
+            outcome = Box::pin(self.run(the_move.clone(), term, beside.clone())) => outcome,
             stop = self.keep((id, term), state, &progress) => Err(stop),
-            () = fencing::keep_shutting_out(&self.store, &the_move, &trouble) => Ok(()),
+            () = fencing::keep_shutting_out(&self.store, &the_move, &beside.trouble) => Ok(()),
+            never = reverse::keep_advanced(self, (&the_move, term), Arc::clone(&beside.quiet)) => match never {},
         };
         match outcome {
             Ok(()) => Ok(Turn::WentOn),
@@ -90,7 +102,7 @@ impl Driver {
         }
     }
 
-    async fn run(&self, the_move: Move, term: Term, shared: (Arc<Mutex<Progress>>, Arc<Trouble>)) -> Result<(), Stop> {
+    async fn run(&self, the_move: Move, term: Term, beside: Beside) -> Result<(), Stop> {
         if the_move.state == MoveState::Planned && the_move.asked == Some(Asked::Abort) {
             return Err(Stop::Withdraw("aborted".to_owned()));
         }
@@ -102,7 +114,13 @@ impl Driver {
                 return Ok(());
             }
         }
-        let mut moving = Box::pin(Moving::open(self, (the_move, term), shared)).await?;
+        let mut moving = match Box::pin(Moving::open(self, (the_move.clone(), term), beside)).await {
+            Ok(moving) => moving,
+            Err(stop) => {
+                Box::pin(one_sided::look(self, &the_move, term)).await?;
+                return Err(stop);
+            }
+        };
         // First of all: what an earlier driver has under way ends, or comes too late.
         moving.take_terms().await?;
         match state {
@@ -121,7 +139,10 @@ impl Driver {
             MoveState::Switched => Box::pin(switched::run(&mut moving)).await,
             MoveState::CleaningUp => Box::pin(cleaning_up::run(&mut moving)).await,
             MoveState::Aborting => {
-                let reason = reason.unwrap_or_else(|| "aborted".to_owned());
+                let reason = match moving.the_move.is_rollback {
+                    true => "rolled back".to_owned(),
+                    false => reason.unwrap_or_else(|| "aborted".to_owned()),
+                };
                 Box::pin(aborting::run(&mut moving, &reason)).await
             }
             MoveState::Done | MoveState::Aborted | MoveState::Failed => Ok(()),
@@ -160,11 +181,16 @@ impl Driver {
                 self.store.advance_move((id, term), now.state, MoveState::Failed, serde_json::json!({}), Some(&reason)).await?;
                 Ok(Turn::Over)
             }
-            Stop::Abort(reason) if can_abort(now.state) => {
+            Stop::Abort(reason) | Stop::Differ(reason) if can_abort(now.state) => {
                 self.store.advance_move((id, term), now.state, MoveState::Aborting, serde_json::json!({}), Some(&reason)).await?;
                 Ok(Turn::WentOn)
             }
-            Stop::Again(reason) | Stop::Abort(reason) | Stop::Withdraw(reason) => {
+            Stop::Rest(waits_for) => {
+                self.store.keep_move(id, term, &Progress { error: waits_for, ..Progress::default() }).await?;
+                self.store.leave_move(id, term).await?;
+                Ok(Turn::Waits)
+            }
+            Stop::Again(reason) | Stop::Abort(reason) | Stop::Differ(reason) | Stop::Withdraw(reason) => {
                 self.store.keep_move(id, term, &Progress { error: Some(reason), ..Progress::default() }).await?;
                 // A hold is ended at once.
                 Ok(if now.state == MoveState::CuttingOver { Turn::WentOn } else { Turn::Waits })
@@ -182,6 +208,7 @@ fn can_abort(state: MoveState) -> bool {
     matches!(state, MoveState::Preparing | MoveState::Copying | MoveState::CatchingUp | MoveState::Verifying)
 }
 
+const MAP_PATIENCE: Duration = Duration::from_secs(30);
 const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 const BACK_OFF_FIRST: Duration = Duration::from_millis(100);
 const BACK_OFF_MAX: Duration = Duration::from_secs(2);

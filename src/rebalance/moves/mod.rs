@@ -8,7 +8,10 @@
 //!    │           └───────────┴─────► aborting ─► aborted        cutting_over ◄─ catching_up
 //!    └─ a finding: aborted                                          │ the switch
 //!                                                                   ▼
-//!                                                               switched ─► cleaning_up ─► done
+//!                                        rollback: cutting_over ◄─► switched ─► cleaning_up ─► done
+//!                                                  │ the switch back
+//!                                                  ▼
+//!                                              aborting ─► aborted
 //! ```
 //! PostgreSQL's logical replication copies and follows. What keeps the answers right meanwhile is not here: proxies leave out rows
 //! that a shard does not own (`sql::residues`), wait while a set is held, and tell when no statement of an older map runs. What is
@@ -16,7 +19,10 @@
 //! an older map; a marker proves that everything has arrived, and a commit at the target that it is durable; the switch is one
 //! compare-and-set in the map; the source's rows are deleted when nobody can see them and nothing publishes it.
 //!
-//! A crash before the switch leads back, after it forward, in both cases without a person: [`drive`] begins where the map says
+//! After the switch the source's copies follow the target (`reverse`), so that the set can go back by the same steps with source and
+//! target exchanged, until the move is finished.
+//!
+//! A crash before a switch leads back, after it forward, in both cases without a person: [`drive`] begins where the map says
 //! the move stands. Every act on a shard is one message that proves its driver's term (`site`).
 
 pub mod background;
@@ -26,6 +32,7 @@ pub mod drive;
 pub mod preflight;
 
 mod deletion;
+mod direction;
 mod fencing;
 mod gates;
 mod key_set;
@@ -33,7 +40,9 @@ mod marker;
 mod moved_table;
 mod moving;
 mod objects;
+mod one_sided;
 mod replication;
+mod reverse;
 pub(super) mod site;
 mod states;
 mod stop;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::direction::Direction;
 use super::drive::Driver;
 use super::fencing::{self, Trouble};
 use super::key_set::KeySet;
@@ -25,21 +26,27 @@ pub(super) struct Moving {
     pub(super) tables: Vec<MovedTable>,
     pub(super) source: Site,
     pub(super) target: Site,
-    /// How the target reaches the source, as libpq takes it.
-    pub(super) connection: String,
+    /// How each reaches the other, as libpq takes it.
+    pub(super) to_source: String,
+    pub(super) to_target: String,
     pub(super) points: Arc<Failpoints>,
+    both: [ShardId; 2],
+    beside: Beside,
+}
+
+/// What a state's work shares with what runs beside it.
+#[derive(Clone, Default)]
+pub(super) struct Beside {
     /// Told to the map by the heartbeat.
     pub(super) progress: Arc<parking_lot::Mutex<Progress>>,
-    both: [ShardId; 2],
-    trouble: Arc<Trouble>,
+    /// What is in the way of shutting silent proxies out.
+    pub(super) trouble: Arc<Trouble>,
+    /// Locked while the slot of the way back must not be advanced.
+    pub(super) quiet: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Moving {
-    pub(super) async fn open(
-        driver: &Driver,
-        (the_move, term): (Move, Term),
-        (progress, trouble): (Arc<parking_lot::Mutex<Progress>>, Arc<Trouble>),
-    ) -> Result<Self, Stop> {
+    pub(super) async fn open(driver: &Driver, (the_move, term): (Move, Term), beside: Beside) -> Result<Self, Stop> {
         let store = &driver.store;
         let map = store.load().await?.snapshot;
         let group =
@@ -48,10 +55,12 @@ impl Moving {
         let tables = MovedTable::of_group(&map, &group, &keys).map_err(|reason| Stop::Abort(reason.0))?;
         let (source, target) = (shard(&map, &the_move.source)?, shard(&map, &the_move.target)?);
         let replication_urls = store.replication_urls().await?;
-        let url =
-            replication_urls.iter().find(|(name, _)| *name == source.name).map_or(source.url.as_str(), |(_, url)| url.as_str());
-        let connection =
-            connection_string(url).ok_or_else(|| Stop::Abort("the source's replication_url is not valid".to_owned()))?;
+        let connection = |shard: &Shard| {
+            let url = replication_urls.iter().find(|(name, _)| *name == shard.name).map_or(shard.url.as_str(), |(_, url)| url);
+            connection_string(url)
+                .ok_or_else(|| Stop::Abort(format!("the replication_url of shard \"{}\" is not valid", shard.name)))
+        };
+        let (to_source, to_target) = (connection(source)?, connection(target)?);
         let id = the_move.id;
         Ok(Self {
             store: store.clone(),
@@ -60,10 +69,10 @@ impl Moving {
             term,
             keys,
             tables,
-            connection,
-            progress,
+            to_source,
+            to_target,
+            beside,
             both: [source.id, target.id],
-            trouble,
             source: Box::pin(Site::open(source, id, term)).await?,
             target: Box::pin(Site::open(target, id, term)).await?,
             the_move,
@@ -79,7 +88,7 @@ impl Moving {
     pub(super) async fn advance(&mut self, to: MoveState, remembered: serde_json::Value) -> Result<(), Stop> {
         let from = self.the_move.state;
         // What a short turn has found out, no heartbeat has told.
-        let told = self.progress.lock().clone();
+        let told = self.progress().clone();
         self.store.keep_move(self.the_move.id, self.term, &told).await?;
         self.store.advance_move((self.the_move.id, self.term), from, to, remembered, None).await?;
         tracing::info!(move_id = self.the_move.id.0, from = from.name(), to = to.name(), "move goes on");
@@ -87,14 +96,40 @@ impl Moving {
         Ok(())
     }
 
+    /// In the map's journal, and here.
+    pub(super) async fn remember(&mut self, what: &str, value: serde_json::Value) -> Result<(), Stop> {
+        let state = self.the_move.state;
+        let remembered = serde_json::json!({ what: value });
+        self.store.advance_move((self.the_move.id, self.term), state, state, remembered, None).await?;
+        self.the_move.journal[what] = value;
+        Ok(())
+    }
+
+    pub(super) fn progress(&self) -> parking_lot::MutexGuard<'_, Progress> {
+        self.beside.progress.lock()
+    }
+
+    /// From now on the slot of the way back is advanced by nobody else.
+    pub(super) async fn quiet(&self) -> tokio::sync::OwnedMutexGuard<()> {
+        Arc::clone(&self.beside.quiet).lock_owned().await
+    }
+
     /// A named point of a move.
     pub(super) async fn reach(&self, name: &str) {
         self.points.reach(&format!("move.{name}")).await;
     }
 
+    /// One that both ways have: `held`, and `back_held` on the way back.
+    pub(super) async fn reach_on_way(&self, direction: Direction, name: &str) {
+        match direction {
+            Direction::Forward => self.reach(name).await,
+            Direction::Back => self.reach(&format!("back_{name}")).await,
+        }
+    }
+
     /// What it waits for, shown with the move.
     pub(super) fn waits_for(&self, reason: Option<String>) {
-        self.progress.lock().error = reason;
+        self.progress().error = reason;
     }
 
     /// The source and the target, by the map.
@@ -120,7 +155,7 @@ impl Moving {
             self.waits_for(None);
             return true;
         }
-        self.waits_for(Some(fencing::waited_for(behind, &self.trouble)));
+        self.waits_for(Some(fencing::waited_for(behind, &self.beside.trouble)));
         tokio::time::sleep(REACHED_POLL_INTERVAL).await;
         false
     }

@@ -2,7 +2,8 @@
 //!
 //! * `term`: the last driver's term for each move. Every act proves it, and holds its row until the act has ended.
 //! * `marker`: published to the target; a marker's arrival proves that what was written before it has arrived.
-//! * `switched`: on the target, that a move has switched: outlives a map database that fails over and forgets.
+//! * `switched`: on the target, that a move has switched, and up to which place of its WAL the target's rows came from the source;
+//!   on the source, that it was rolled back. Outlives a map database that fails over and forgets.
 //! * `covering_view` and the views themselves, on every shard: see [`super::covering_views`].
 //! * `gate_N` with its triggers, for each move: see [`gate`].
 //!
@@ -11,12 +12,8 @@
 use crate::catalog::quoted_literal;
 use crate::shardmap::MoveId;
 
+use super::direction::Direction;
 use super::moved_table::MovedTable;
-
-/// Publication, slot and subscription have this name.
-pub(super) fn name(id: MoveId) -> String {
-    format!("shardgate_move_{}", id.0)
-}
 
 /// Idempotent, and before the first act: without a term.
 pub(super) const SHARED: &str = r#"
@@ -27,6 +24,7 @@ CREATE TABLE IF NOT EXISTS shardgate.marker (
     move_id int NOT NULL, number bigint NOT NULL, PRIMARY KEY (move_id, number));
 CREATE TABLE IF NOT EXISTS shardgate.switched (
     move_id int PRIMARY KEY, incarnation bigint NOT NULL, at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp());
+ALTER TABLE shardgate.switched ADD COLUMN IF NOT EXISTS lsn pg_lsn;
 CREATE OR REPLACE FUNCTION shardgate.prove_term(move int, driver_term bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -157,25 +155,44 @@ pub(super) fn marker(id: MoveId, number: i64) -> String {
     format!("INSERT INTO shardgate.marker (move_id, number) VALUES ({}, {number});", id.0)
 }
 
-/// Filters stand in the publication: what is not of the set is not sent.
-pub(super) fn publication(id: MoveId, tables: &[MovedTable]) -> String {
-    let tables: Vec<String> = tables.iter().map(|table| format!("{} WHERE ({})", table.quoted, table.condition)).collect();
+/// This shard owns the set from now on. The place of its WAL is behind all that has come from the other side, and before what is
+/// written here: the gate is closed still.
+pub(super) fn decide(id: MoveId, incarnation: i64) -> String {
     format!(
-        "CREATE PUBLICATION {} FOR TABLE {}, shardgate.marker WHERE (move_id = {}) WITH (publish = 'insert, update, delete')",
-        name(id),
-        tables.join(", "),
+        "INSERT INTO shardgate.switched (move_id, incarnation, lsn) \
+         VALUES ({}, {incarnation}, pg_catalog.pg_current_wal_insert_lsn()) ON CONFLICT DO NOTHING;",
         id.0
     )
 }
 
-/// `connection`: how the target reaches the source. Holds a password: never logged.
-pub(super) fn subscription(id: MoveId, connection: &str, version: i32) -> String {
-    let name = name(id);
+/// Filters stand in the publication: what is not of the set is not sent.
+pub(super) fn publication(id: MoveId, direction: Direction, tables: &[MovedTable]) -> String {
+    format!(
+        "CREATE PUBLICATION {} FOR TABLE {}, shardgate.marker WHERE ({}) WITH (publish = 'insert, update, delete')",
+        direction.name(id),
+        published(tables),
+        direction.marker_condition(id)
+    )
+}
+
+pub(super) fn published(tables: &[MovedTable]) -> String {
+    let tables: Vec<String> = tables.iter().map(|table| format!("{} WHERE ({})", table.quoted, table.condition)).collect();
+    tables.join(", ")
+}
+
+/// Forward with a copy of what is there. Back without one, and not enabled yet.
+/// `connection`: how the subscriber reaches the publisher. Holds a password: never logged.
+pub(super) fn subscription(id: MoveId, direction: Direction, connection: &str, version: i32) -> String {
+    let name = direction.name(id);
     // On 16 and newer the tables' owners would be taken for each row, who may be under row security.
     let as_owner = if version >= 160_000 { ", run_as_owner = true" } else { "" };
+    let follows_only = match direction {
+        Direction::Forward => "",
+        Direction::Back => ", copy_data = false, enabled = false",
+    };
     format!(
         "CREATE SUBSCRIPTION {name} CONNECTION {} PUBLICATION {name} \
-         WITH (create_slot = false, slot_name = '{name}', disable_on_error = true, streaming = on, two_phase = false{as_owner})",
+         WITH (create_slot = false, slot_name = '{name}', disable_on_error = true, streaming = on, two_phase = false{as_owner}{follows_only})",
         quoted_literal(connection)
     )
 }

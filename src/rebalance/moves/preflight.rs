@@ -5,6 +5,7 @@
 use sqlx::FromRow;
 
 use super::covering_views;
+use super::direction::Direction;
 use super::fencing;
 use super::moved_table::MovedTable;
 use super::moving::Moving;
@@ -42,6 +43,9 @@ pub(super) async fn findings(moving: &mut Moving) -> Result<Vec<Finding>, Stop> 
     for table in moving.tables.clone() {
         let is_there = table_on_target(moving, &table, &mut found).await?;
         table_on_source(&mut moving.source, &table, &mut found).await?;
+        if is_there && moving.the_move.options.can_go_back() {
+            table_on_way_back(&mut moving.target, &table, &mut found).await?;
+        }
         if is_there && found.0.is_empty() {
             residue(moving, &table, &mut found).await?;
         }
@@ -60,6 +64,7 @@ struct Limits {
     slots: i64,
     senders: i64,
     workers: i64,
+    origins: i64,
     statement_timeout: String,
 }
 
@@ -68,6 +73,8 @@ const LIMITS: &str = "SELECT current_setting('wal_level') AS wal_level,
     current_setting('max_wal_senders')::int8 - (SELECT count(*) FROM pg_stat_replication) AS senders,
     least(current_setting('max_logical_replication_workers')::int8, current_setting('max_worker_processes')::int8)
         - (SELECT count(*) FROM pg_stat_subscription WHERE pid IS NOT NULL) AS workers,
+    coalesce(current_setting('max_active_replication_origins', true), current_setting('max_replication_slots'))::int8
+        - (SELECT count(*) FROM pg_replication_origin_status) AS origins,
     (SELECT reset_val FROM pg_settings WHERE name = 'statement_timeout') AS statement_timeout";
 
 async fn servers(moving: &mut Moving, found: &mut Findings) -> Result<(), SiteError> {
@@ -96,6 +103,9 @@ async fn servers(moving: &mut Moving, found: &mut Findings) -> Result<(), SiteEr
             );
         }
     }
+    if moving.the_move.options.can_go_back() {
+        way_back(&source, &target, (&source_name, &target_name), found);
+    }
     for (limits, name) in
         source.iter().map(|limits| (limits, &source_name)).chain(target.iter().map(|limits| (limits, &target_name)))
     {
@@ -110,6 +120,39 @@ async fn servers(moving: &mut Moving, found: &mut Findings) -> Result<(), SiteEr
         }
     }
     Ok(())
+}
+
+/// One slot at the target and one worker at the source.
+fn way_back(source: &[Limits], target: &[Limits], (source_name, target_name): (&str, &str), found: &mut Findings) {
+    for limits in target {
+        if limits.wal_level != "logical" {
+            found.add(
+                format!("wal_level of shard \"{target_name}\" is {}, and a rollback needs \"logical\"", limits.wal_level),
+                format!("Set wal_level = logical there, and restart the server; {WITHOUT_A_WAY_BACK}"),
+            );
+        }
+        if limits.slots < 1 || limits.senders < 1 {
+            found.add(
+                format!(
+                    "shard \"{target_name}\" has {} replication slots and {} WAL senders left, and a rollback needs one of each",
+                    limits.slots, limits.senders
+                ),
+                format!("Raise max_replication_slots and max_wal_senders, or finish earlier moves; {WITHOUT_A_WAY_BACK}"),
+            );
+        }
+    }
+    for limits in source.iter().filter(|limits| limits.workers < 1 || limits.origins < 1) {
+        found.add(
+            format!(
+                "shard \"{source_name}\" has {} workers of logical replication and {} replication origins left, and a rollback needs one of each",
+                limits.workers, limits.origins
+            ),
+            format!(
+                "Raise max_logical_replication_workers, max_worker_processes and max_replication_slots (from 18 on \
+                 max_active_replication_origins), or finish earlier moves; {WITHOUT_A_WAY_BACK}"
+            ),
+        );
+    }
 }
 
 #[derive(FromRow)]
@@ -208,6 +251,25 @@ async fn table_on_source(source: &mut Site, table: &MovedTable, found: &mut Find
     Ok(())
 }
 
+/// What the target publishes for a rollback. Without the key in the replica identity the application's own UPDATE would fail there.
+async fn table_on_way_back(target: &mut Site, table: &MovedTable, found: &mut Findings) -> Result<(), SiteError> {
+    let Some(facts) = target.rows::<TableFacts>(&facts_sql(table)).await?.pop() else { return Ok(()) };
+    let (name, shard) = (&table.quoted, &target.name);
+    if !facts.covers_key {
+        found.add(
+            format!("the primary key of table {name} on shard \"{shard}\", or its replica identity, lacks the shard key"),
+            format!("Make it as it is on the source; {WITHOUT_A_WAY_BACK}"),
+        );
+    }
+    if !facts.replica_triggers.is_empty() {
+        found.add(
+            format!("triggers of table {name} on shard \"{shard}\" fire on replication too: {}", facts.replica_triggers.join(", ")),
+            format!("ALTER TABLE {name} ENABLE TRIGGER … makes ordinary triggers of them"),
+        );
+    }
+    Ok(())
+}
+
 async fn table_on_target(moving: &mut Moving, table: &MovedTable, found: &mut Findings) -> Result<bool, SiteError> {
     let sql = format!(
         "SELECT coalesce(string_agg(quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attname), '')
@@ -246,45 +308,52 @@ async fn residue(moving: &mut Moving, table: &MovedTable, found: &mut Findings) 
 }
 
 async fn rights(moving: &mut Moving, found: &mut Findings) -> Result<(), SiteError> {
-    let id = moving.the_move.id;
-    let rolled_back = |sql: &str| format!("BEGIN; SET LOCAL lock_timeout = '2s'; {sql}; ROLLBACK");
-    let published = objects::publication(id, &moving.tables).replacen(", shardgate.marker WHERE", ", shardgate.identity WHERE", 1);
-    // The marker's table is not there yet: any other of ours will do.
-    let published = published.replace(&format!("(move_id = {})", id.0), "(one)");
-    let tries = [
-        (
-            true,
-            rolled_back(&published),
+    let replica_role = rolled_back("SET LOCAL session_replication_role = replica");
+    for site in [&mut moving.source, &mut moving.target] {
+        let tried = site.send(&replica_role).await;
+        may(
+            tried,
+            found,
+            "may not set session_replication_role",
+            "GRANT SET ON PARAMETER session_replication_role TO the user of the shard's url",
+        )?;
+    }
+    for direction in directions(moving) {
+        let name = direction.name(moving.the_move.id);
+        let published = rolled_back(&format!("CREATE PUBLICATION {name} FOR TABLE {}", objects::published(&moving.tables)));
+        let tried = moving.publisher(direction).send(&published).await;
+        may(
+            tried,
+            found,
             "may not publish the tables",
             "Give the shard's url a user who owns the tables and has CREATE on the database",
-        ),
-        (
-            true,
-            rolled_back("SET LOCAL session_replication_role = replica"),
-            "may not set session_replication_role",
-            "GRANT SET ON PARAMETER session_replication_role TO the user of the shard's url",
-        ),
-        (
-            false,
-            rolled_back("SET LOCAL session_replication_role = replica"),
-            "may not set session_replication_role",
-            "GRANT SET ON PARAMETER session_replication_role TO the user of the shard's url",
-        ),
-        (
-            false,
-            rolled_back(&probe_subscription(id, &moving.connection)),
-            "cannot subscribe to the source",
-            "Its server must reach the source under shardgate.alter_shard(…, replication_url => …), and its user may need pg_create_subscription",
-        ),
-    ];
-    for (is_source, sql, what, remedy) in tries {
-        let site = if is_source { &mut moving.source } else { &mut moving.target };
-        match site.send(&sql).await {
-            Ok(()) => {}
-            Err(SiteError::Refused { shard, reason, .. } | SiteError::Busy { shard, reason }) => {
-                found.add(format!("the mover's user on shard \"{shard}\" {what}: {reason}"), remedy);
+        )?;
+        let subscribed = rolled_back(&probe_subscription(&name, moving.connection(direction)));
+        let tried = moving.subscriber(direction).send(&subscribed).await;
+        let remedy = "Its server must reach the other's under shardgate.alter_shard(…, replication_url => …), and its user may need pg_create_subscription";
+        match direction {
+            Direction::Forward => may(tried, found, "cannot subscribe to the source", remedy)?,
+            Direction::Back => {
+                may(
+                    tried,
+                    found,
+                    "cannot subscribe to the target, as a rollback needs",
+                    &format!("{remedy}; {WITHOUT_A_WAY_BACK}"),
+                )?;
             }
-            Err(error @ SiteError::Overtaken) => return Err(error),
+        }
+    }
+    if moving.the_move.options.can_go_back() {
+        let origins = "SELECT has_function_privilege('pg_replication_origin_advance(text, pg_lsn)', 'EXECUTE')
+                          AND has_function_privilege('pg_replication_origin_progress(text, bool)', 'EXECUTE')";
+        if !moving.source.value::<bool>(origins).await? {
+            found.add(
+                format!("the mover's user on shard \"{}\" may not set where a subscription begins", moving.source.name),
+                format!(
+                    "GRANT EXECUTE ON FUNCTION pg_replication_origin_advance(text, pg_lsn), \
+                     pg_replication_origin_progress(text, boolean) to it; {WITHOUT_A_WAY_BACK}"
+                ),
+            );
         }
     }
     for site in [&mut moving.source, &mut moving.target] {
@@ -299,9 +368,31 @@ async fn rights(moving: &mut Moving, found: &mut Findings) -> Result<(), SiteErr
     Ok(())
 }
 
+/// Both where the move can be rolled back.
+fn directions(moving: &Moving) -> Vec<Direction> {
+    match moving.the_move.options.can_go_back() {
+        true => vec![Direction::Forward, Direction::Back],
+        false => vec![Direction::Forward],
+    }
+}
+
+fn rolled_back(sql: &str) -> String {
+    format!("BEGIN; SET LOCAL lock_timeout = '2s'; {sql}; ROLLBACK")
+}
+
+fn may(tried: Result<(), SiteError>, found: &mut Findings, what: &str, remedy: &str) -> Result<(), SiteError> {
+    match tried {
+        Ok(()) => Ok(()),
+        Err(SiteError::Refused { shard, reason, .. } | SiteError::Busy { shard, reason }) => {
+            found.add(format!("the mover's user on shard \"{shard}\" {what}: {reason}"), remedy);
+            Ok(())
+        }
+        Err(error @ SiteError::Overtaken) => Err(error),
+    }
+}
+
 /// Connects, and warns of the publication that is not there.
-fn probe_subscription(id: crate::shardmap::MoveId, connection: &str) -> String {
-    let name = objects::name(id);
+fn probe_subscription(name: &str, connection: &str) -> String {
     format!(
         "CREATE SUBSCRIPTION {name}_probe CONNECTION {} PUBLICATION {name} \
          WITH (create_slot = false, slot_name = '{name}', enabled = false, copy_data = false)",
@@ -312,3 +403,4 @@ fn probe_subscription(id: crate::shardmap::MoveId, connection: &str) -> String {
 /// One for the subscription and two for the tables that are copied at one time.
 const SLOTS_NEEDED: i64 = 3;
 const WORKERS_NEEDED: i64 = 3;
+const WITHOUT_A_WAY_BACK: &str = "or move with --finish, which cannot be rolled back";

@@ -7,71 +7,164 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::direction::Direction;
 use super::moving::Moving;
 use super::objects;
+use super::site::{Site, SiteError};
 use super::stop::Stop;
+use crate::catalog::quoted_literal;
+use crate::shardmap::{Move, MoveId};
 
-pub(super) async fn end(moving: &mut Moving) -> Result<(), Stop> {
-    let name = objects::name(moving.the_move.id);
-    end_subscription(moving, &name).await?;
-    end_slot(moving, &name).await?;
-    moving.source.act_patiently(&format!("DROP PUBLICATION IF EXISTS {name}")).await?;
+/// In both directions.
+pub(super) async fn end_all(moving: &mut Moving) -> Result<(), Stop> {
+    end(moving, Direction::Forward).await?;
+    end(moving, Direction::Back).await?;
+    confirm_gone(moving).await
+}
+
+pub(super) async fn end(moving: &mut Moving, direction: Direction) -> Result<(), Stop> {
+    let name = direction.name(moving.the_move.id);
+    end_subscription(moving, direction, &name).await?;
+    unpublish(moving.publisher(direction), &name).await?;
     Ok(())
 }
 
-/// Without asking the source: it may be away, and the slot is dropped by itself.
-async fn end_subscription(moving: &mut Moving, name: &str) -> Result<(), Stop> {
+/// Slot and publication, of which nobody reads any more.
+pub(super) async fn unpublish(publisher: &mut Site, name: &str) -> Result<(), Stop> {
+    end_slot(publisher, name).await?;
+    publisher.act_patiently(&format!("DROP PUBLICATION IF EXISTS {name}")).await?;
+    Ok(())
+}
+
+/// Without asking the publisher: it may be away, and the slot is dropped by itself.
+async fn end_subscription(moving: &mut Moving, direction: Direction, name: &str) -> Result<(), Stop> {
     let here = format!("subname = '{name}' AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())");
     let exists = format!("SELECT EXISTS (SELECT FROM pg_subscription WHERE {here})");
-    if !moving.target.value::<bool>(&exists).await? {
+    let subscriber = moving.subscriber(direction);
+    if !subscriber.value::<bool>(&exists).await? {
         return Ok(());
     }
-    moving.target.act(&format!("ALTER SUBSCRIPTION {name} DISABLE")).await?;
+    subscriber.act(&format!("ALTER SUBSCRIPTION {name} DISABLE")).await?;
     let works = format!("SELECT EXISTS (SELECT FROM pg_stat_subscription WHERE subname = '{name}' AND pid IS NOT NULL)");
     let deadline = Instant::now() + PATIENCE;
-    while moving.target.value::<bool>(&works).await? {
+    while subscriber.value::<bool>(&works).await? {
         if Instant::now() > deadline {
             return Err(Stop::Again("waits for replication to end".to_owned()));
         }
         sleep(POLL_INTERVAL).await;
     }
-    end_copy_slots(moving, &here).await?;
-    moving.target.act(&format!("ALTER SUBSCRIPTION {name} SET (slot_name = NONE); DROP SUBSCRIPTION {name}")).await?;
+    end_copy_slots(moving, direction, &here).await?;
+    let drop = format!("ALTER SUBSCRIPTION {name} SET (slot_name = NONE); DROP SUBSCRIPTION {name}");
+    moving.subscriber(direction).act(&drop).await?;
     Ok(())
 }
 
 /// A table that is being copied has a slot of its own, which outlives its connection. It bears the subscription's number: so these go
 /// first, while that number can be read.
-async fn end_copy_slots(moving: &mut Moving, here: &str) -> Result<(), Stop> {
+async fn end_copy_slots(moving: &mut Moving, direction: Direction, here: &str) -> Result<(), Stop> {
     let prefix = format!("SELECT 'pg_' || oid || '_sync_' FROM pg_subscription WHERE {here}");
-    let prefix: String = moving.target.value(&prefix).await?;
+    let prefix: String = moving.subscriber(direction).value(&prefix).await?;
     // As an unsigned number, which the type of the function's answer is not.
     let suffix =
         "SELECT CASE WHEN system_identifier < 0 THEN system_identifier + 18446744073709551616 ELSE system_identifier END::text
                   FROM (SELECT system_identifier::numeric FROM pg_control_system()) s";
-    let suffix: String = moving.target.value(suffix).await?;
+    let suffix: String = moving.subscriber(direction).value(suffix).await?;
     let ours = format!("starts_with(slot_name, '{prefix}') AND slot_name LIKE '%\\_{suffix}'");
-    let slots = moving.source.rows::<(String,)>(&format!("SELECT slot_name::text FROM pg_replication_slots WHERE {ours}")).await?;
+    let publisher = moving.publisher(direction);
+    let slots = publisher.rows::<(String,)>(&format!("SELECT slot_name::text FROM pg_replication_slots WHERE {ours}")).await?;
     for (slot,) in slots {
-        end_slot(moving, &slot).await?;
+        end_slot(publisher, &slot).await?;
     }
     Ok(())
 }
 
-async fn end_slot(moving: &mut Moving, name: &str) -> Result<(), Stop> {
+async fn end_slot(publisher: &mut Site, name: &str) -> Result<(), Stop> {
     let exists = format!("SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = '{name}')");
+    // A connection that is half open may keep it for long.
+    let terminate = format!(
+        "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{name}' AND active_pid IS NOT NULL"
+    );
     let deadline = Instant::now() + PATIENCE;
-    while moving.source.value::<bool>(&exists).await? {
-        let dropped = moving.source.send(&format!("SELECT pg_drop_replication_slot('{name}')")).await;
+    while publisher.value::<bool>(&exists).await? {
+        let dropped = publisher.send(&format!("SELECT pg_drop_replication_slot('{name}')")).await;
         match dropped {
             Ok(()) => {}
             // Its connection is ending.
-            Err(super::site::SiteError::Busy { .. }) if Instant::now() < deadline => sleep(POLL_INTERVAL).await,
+            Err(SiteError::Busy { .. }) if Instant::now() < deadline => {
+                publisher.send(&terminate).await?;
+                sleep(POLL_INTERVAL).await;
+            }
             Err(error) => return Err(error.into()),
         }
     }
     Ok(())
 }
 
+/// Read from both sides: nothing of the move publishes or subscribes.
+async fn confirm_gone(moving: &mut Moving) -> Result<(), Stop> {
+    for site in [&mut moving.source, &mut moving.target] {
+        let left: String = site.value(&left_sql(moving.the_move.id)).await?;
+        if !left.is_empty() {
+            return Err(Stop::Again(format!("replication of the move has not ended at shard \"{}\": {left}", site.name)));
+        }
+    }
+    Ok(())
+}
+
+fn left_sql(id: MoveId) -> String {
+    let names = format!("'{}', '{}'", Direction::Forward.name(id), Direction::Back.name(id));
+    format!(
+        "SELECT coalesce(string_agg(left_over, ', '), '') FROM (
+             SELECT 'slot ' || slot_name FROM pg_replication_slots WHERE slot_name IN ({names}) AND database = current_database()
+             UNION ALL SELECT 'publication ' || pubname FROM pg_publication WHERE pubname IN ({names})
+             UNION ALL SELECT 'subscription ' || subname FROM pg_subscription
+                 WHERE subname IN ({names}) AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+         ) l (left_over)"
+    )
+}
+
+/// Publication and slot at the publisher: what is written from now on is kept for the subscriber.
+pub(super) async fn publish(moving: &mut Moving, direction: Direction) -> Result<(), Stop> {
+    let id = moving.the_move.id;
+    let name = direction.name(id);
+    let publication = objects::publication(id, direction, &moving.tables);
+    let publisher = moving.publisher(direction);
+    let exists = format!("SELECT EXISTS (SELECT FROM pg_catalog.pg_publication WHERE pubname = '{name}')");
+    if !publisher.value::<bool>(&exists).await? {
+        publisher.act_patiently(&publication).await?;
+    }
+    let exists = format!("SELECT EXISTS (SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = '{name}')");
+    if !publisher.value::<bool>(&exists).await? {
+        let shard = publisher.name.clone();
+        // Waits for all transactions of the server that write now.
+        moving.waits_for(Some(format!("waits for transactions that write at shard \"{shard}\"")));
+        let slot = format!("SELECT pg_catalog.pg_create_logical_replication_slot('{name}', 'pgoutput')");
+        moving.publisher(direction).send(&slot).await?;
+        moving.waits_for(None);
+    }
+    Ok(())
+}
+
+/// Why the slot has to go: it is lost, or keeps so much WAL that the publisher's disk comes into danger.
+pub(super) async fn excess(publisher: &mut Site, direction: Direction, the_move: &Move) -> Result<Option<String>, SiteError> {
+    let (shard, what) = (quoted_literal(direction.publisher(the_move)), direction.purpose());
+    let sql = format!(
+        "SELECT CASE
+             WHEN s.slot_name IS NULL THEN format('the slot of the {what} at shard %I is gone', {shard}::text)
+             WHEN s.wal_status = 'lost' THEN format('shard %I has dropped WAL that the {what} needs (max_slot_wal_keep_size)', {shard}::text)
+             WHEN s.wal_status = 'unreserved' OR pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn) > most.bytes
+                 THEN format('shard %I has kept %s of WAL for the {what}, which does not keep up', {shard}::text,
+                             pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn)))
+             END
+         FROM (SELECT least({WAL_KEPT_MAX}, min(CASE WHEN setting::int8 >= 0 THEN setting::int8 * 1048576 / 2 END)) AS bytes
+               FROM pg_settings WHERE name = 'max_slot_wal_keep_size') most
+         LEFT JOIN pg_replication_slots s ON s.slot_name = '{}'",
+        direction.name(the_move.id),
+    );
+    publisher.value(&sql).await
+}
+
+/// Long before the publisher is in danger.
+const WAL_KEPT_MAX: i64 = 10 << 30;
 const PATIENCE: Duration = Duration::from_secs(15);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

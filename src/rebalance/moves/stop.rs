@@ -9,6 +9,10 @@ pub(super) enum Stop {
     Again(String),
     /// The move cannot be done: back, while it has not switched.
     Abort(String),
+    /// Both sides have different rows: back, while it has not switched.
+    Differ(String),
+    /// Nothing is to be done for a while. What the move waits for.
+    Rest(Option<String>),
     /// Nothing was touched yet, and nothing will be.
     Withdraw(String),
     /// Another driver has the move.

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::direction::Direction;
 use super::marker;
 use super::moved_table::{Columns, MovedTable};
 use super::moving::Moving;
@@ -23,25 +24,30 @@ pub(super) trait Sides {
     async fn catch_up(&mut self) -> Result<(), Stop>;
 }
 
-impl Sides for Moving {
+struct Following<'m> {
+    moving: &'m mut Moving,
+    direction: Direction,
+}
+
+impl Sides for Following<'_> {
     fn source(&mut self) -> &mut Site {
-        &mut self.source
+        self.moving.publisher(self.direction)
     }
 
     fn target(&mut self) -> &mut Site {
-        &mut self.target
+        self.moving.subscriber(self.direction)
     }
 
     async fn catch_up(&mut self) -> Result<(), Stop> {
-        marker::round_trip(self).await.map(drop)
+        marker::round_trip(self.moving, self.direction).await.map(drop)
     }
 }
 
-/// Gives the number of rows. Differences abort the move.
-pub(super) async fn compare(moving: &mut Moving) -> Result<i64, Stop> {
+/// Gives the number of rows. Differences stop the move.
+pub(super) async fn compare(moving: &mut Moving, direction: Direction) -> Result<i64, Stop> {
     let mut rows = 0;
     for table in moving.tables.clone() {
-        rows += compare_table(moving, &table).await?;
+        rows += compare_table(&mut Following { moving, direction }, &table).await?;
     }
     Ok(rows)
 }
@@ -86,7 +92,7 @@ async fn compare_rows(sides: &mut impl Sides, table: &MovedTable, columns: &Colu
         suspects = Some(differing);
     }
     let keys: Vec<String> = suspects.unwrap_or_default().into_keys().take(5).collect();
-    Err(Stop::Abort(format!("source and target differ: table {}, rows {}", table.quoted, keys.join(", "))))
+    Err(Stop::Differ(format!("source and target differ: table {}, rows {}", table.quoted, keys.join(", "))))
 }
 
 /// What source and target have of a row.

@@ -5,7 +5,9 @@ use crate::support::{Cluster, Proxy, ProxyOptions};
 
 pub async fn started(tables: &str) -> (Cluster, Proxy) {
     let cluster = Cluster::start(2).await;
-    let proxy = Proxy::start(&cluster, ProxyOptions::default());
+    // Moves by SQL finish by themselves soon.
+    let settings = vec![("moves.grace_ms", "300".to_owned())];
+    let proxy = Proxy::start(&cluster, ProxyOptions { settings, ..ProxyOptions::default() });
     let admin = proxy.connect().await;
     for (shard, name) in [(0, "a"), (1, "b")] {
         let add = format!("SELECT shardgate.add_shard('{name}', '{}')", cluster.shard_url(shard));

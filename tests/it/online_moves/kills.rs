@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use shardgate::demo::servers::Server;
 use tempfile::TempDir;
 use tokio_postgres::Client;
 
@@ -37,6 +38,24 @@ const POINTS: [&str; 23] = [
     "exclusion_ended",
     "view_uncovered",
     "ungated",
+    "abort_cleaned",
+];
+
+/// Of a move that can be rolled back, beside those above.
+const WAY_BACK_POINTS: [&str; 5] =
+    ["reverse_published", "reverse_subscribed", "reverse_enabled", "verified_again", "reverse_ended"];
+
+/// Of a rollback, in its order.
+const ROLLBACK_POINTS: [&str; 10] = [
+    "back_held",
+    "back_drained",
+    "back_fenced",
+    "back_durable",
+    "back_switched",
+    "back_residue_at_source",
+    "back_target_opened",
+    "back_online",
+    "abort_begun",
     "abort_cleaned",
 ];
 
@@ -83,9 +102,14 @@ impl Stage {
 
     /// The command, which drives a move of these partitions.
     pub(super) fn drive(&self, partitions: &str, more: &[&str]) -> tokio::process::Child {
+        let arguments = ["move", "--to", "b", "--finish", "--max-pause", "3s", "--partition", partitions];
+        self.command(&[&arguments, more].concat())
+    }
+
+    fn command(&self, arguments: &[&str]) -> tokio::process::Child {
         tokio::process::Command::new(env!("CARGO_BIN_EXE_shard-rebalance"))
-            .args(["move", "--to", "b", "--max-pause", "3s", "--map", &self.cluster.map_url(), "--partition", partitions])
-            .args(more)
+            .args(["--map", &self.cluster.map_url()])
+            .args(arguments)
             .env("SHARDGATE_FAILPOINTS", self.points.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -110,6 +134,14 @@ impl Stage {
             }
             assert!(Instant::now() < deadline, "the move has not ended: {seen}\n{}", self.proxy.log());
             tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn server_mut(&mut self, part: Part) -> &mut Server {
+        match part {
+            Part::Map => self.cluster.map_server_mut(),
+            Part::Source => self.cluster.shard_server_mut(0),
+            Part::Target => self.cluster.shard_server_mut(1),
         }
     }
 
@@ -199,6 +231,112 @@ async fn a_driver_that_dies_after_the_pause_is_replaced() {
     driver_dies_at(&POINTS[15..]).await;
 }
 
+/// The last move, which has switched and can be rolled back.
+async fn switched(stage: &Stage, partitions: &str, grace: &str) -> String {
+    let arguments = ["move", "--to", "b", "--max-pause", "3s", "--grace", grace, "--partition", partitions];
+    let moved = stage.command(&arguments).wait().await.expect("it runs");
+    assert!(moved.success(), "the move has not switched");
+    let map = stage.cluster.connect_map().await;
+    let last = "SELECT max(move_id)::text FROM shardgate_map.move";
+    map.query_one(last, &[]).await.expect("a move").get(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_driver_that_dies_while_it_makes_or_ends_the_way_back_is_replaced() {
+    let stage = Stage::start(Cluster::start(2).await).await;
+    let client = stage.proxy.connect().await;
+    for (cell, point) in WAY_BACK_POINTS.iter().enumerate() {
+        let partition = partitions_on(&stage.proxy, "t", "a").await[0].to_string();
+        let is_end = cell >= 3;
+        let id = if is_end { switched(&stage, &partition, "1h").await } else { String::new() };
+        stage.arm(point, "abort");
+        let mut driver = match is_end {
+            true => stage.command(&["finish", &id]),
+            false => stage.command(&["move", "--to", "b", "--max-pause", "3s", "--grace", "1s", "--partition", &partition]),
+        };
+        let died = tokio::time::timeout(ENDED_WITHIN, driver.wait()).await.expect("it comes to the point").expect("status");
+        assert!(died.code().is_none(), "{point}: the driver was not killed but ended with {died}");
+        stage.disarm(point);
+        assert_eq!(client.execute("UPDATE t SET v = v + 1", &[]).await.expect(point), 500);
+        assert_eq!(stage.ended().await, "done", "{point}");
+        stage.is_whole(&client, point, 500 * (cell as i64 + 1)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_driver_that_dies_in_a_rollback_is_replaced() {
+    let stage = Stage::start(Cluster::start(2).await).await;
+    let client = stage.proxy.connect().await;
+    for (cell, point) in ROLLBACK_POINTS.iter().enumerate() {
+        let partitions = partitions_on(&stage.proxy, "t", "a").await;
+        let id = switched(&stage, &format!("{},{}", partitions[0], partitions[1]), "1h").await;
+        assert_eq!(client.execute("UPDATE t SET v = v + 1", &[]).await.expect(point), 500);
+        stage.arm(point, "abort");
+        let mut driver = stage.command(&["rollback", &id]);
+        let died = tokio::time::timeout(ENDED_WITHIN, driver.wait()).await.expect("it comes to the point").expect("status");
+        assert!(died.code().is_none(), "{point}: the driver was not killed but ended with {died}");
+        stage.disarm(point);
+        assert_eq!(client.execute("UPDATE t SET v = v + 1", &[]).await.expect(point), 500);
+        assert_eq!(stage.ended().await, "aborted", "{point}");
+        stage.is_whole(&client, point, 1000 * (cell as i64 + 1)).await;
+        assert_eq!(partitions_on(&stage.proxy, "t", "a").await, partitions, "{point}");
+    }
+}
+
+/// In the grace period and in a rollback. What was written before the crash is there after it, wherever the move ends.
+async fn server_dies_after_the_switch(cells: &[(&str, Part)]) {
+    let mut stage = Stage::start(Cluster::separate_servers(2).await).await;
+    for (cell, (point, part)) in cells.iter().enumerate() {
+        let partition = partitions_on(&stage.proxy, "t", "a").await[0].to_string();
+        let is_rollback = point.starts_with("back");
+        let id = if is_rollback { switched(&stage, &partition, "1h").await } else { String::new() };
+        stage.arm(point, "hold");
+        let mut driver = match is_rollback {
+            true => stage.command(&["rollback", &id]),
+            false => stage.command(&["move", "--to", "b", "--max-pause", "3s", "--grace", "1s", "--partition", &partition]),
+        };
+        stage.until_reached(point).await;
+        if !is_rollback {
+            let client = stage.proxy.connect().await;
+            assert_eq!(client.execute("UPDATE t SET v = v + 1", &[]).await.expect(point), 500);
+        }
+        let server = stage.server_mut(*part);
+        server.kill().expect("killed");
+        server.start_again().expect("started again");
+        stage.disarm(point);
+        let state = stage.ended().await;
+        drop(driver.kill().await);
+        assert_eq!(state, if is_rollback { "aborted" } else { "done" }, "{point} {part:?}");
+        let client = stage.proxy.connect().await;
+        let written = cells[..=cell].iter().filter(|(point, _)| !point.starts_with("back")).count() as i64;
+        stage.is_whole(&client, &format!("{point} {part:?}"), 500 * written).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_crash_in_the_grace_period_lose_nothing() {
+    let cells = [
+        ("reverse_subscribed", Part::Target),
+        ("reverse_enabled", Part::Source),
+        ("reverse_enabled", Part::Target),
+        ("reverse_enabled", Part::Map),
+    ];
+    server_dies_after_the_switch(&cells).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_crash_in_a_rollback_lose_nothing() {
+    let cells = [
+        ("back_fenced", Part::Target),
+        ("back_durable", Part::Source),
+        ("back_switched", Part::Target),
+        ("back_switched", Part::Source),
+        ("back_fenced", Part::Map),
+        ("back_switched", Part::Map),
+    ];
+    server_dies_after_the_switch(&cells).await;
+}
+
 /// Of the separate servers: the map's, the source's, the target's.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part {
@@ -214,11 +352,7 @@ async fn server_dies_at(cells: &[(&str, Part)]) {
         stage.arm(point, "hold");
         let mut driver = stage.drive(&partitions[0].to_string(), &[]);
         stage.until_reached(point).await;
-        let server = match part {
-            Part::Map => stage.cluster.map_server_mut(),
-            Part::Source => stage.cluster.shard_server_mut(0),
-            Part::Target => stage.cluster.shard_server_mut(1),
-        };
+        let server = stage.server_mut(*part);
         server.kill().expect("killed");
         server.start_again().expect("started again");
         stage.disarm(point);

@@ -152,8 +152,8 @@ async fn an_open_writer_delays_the_cut_over_and_sees_every_row() {
     let transaction = writer.transaction().await.expect("begin");
     assert_eq!(transaction.execute("UPDATE t SET v = 'w'", &[]).await.expect("every row"), 1000);
     let partition = partitions_on(&proxy, "t", "a").await[0].to_string();
-    rebalance(&cluster, &["move", "--partition", &partition, "--to", "b", "--max-pause", "200ms", "--manual-cutover", "--detach"])
-        .await;
+    let arguments = ["--to", "b", "--finish", "--max-pause", "200ms", "--manual-cutover", "--detach"];
+    rebalance(&cluster, &[&["move", "--partition", &partition][..], &arguments].concat()).await;
     // It waits before the copy for what has written already; new writers hold it up at the cut-over.
     until_move(&cluster, |_, error| error.contains("open transactions: postgres (pid ")).await;
     transaction.commit().await.expect("commit");

@@ -114,7 +114,7 @@ async fn one_key_gets_a_partition_of_its_own_and_moves() {
         ("tenants", "tenant1", "tenant2"),
         ("tenants", "tenant9", "tenant8"),
     ] {
-        let isolate = ["isolate", "--table", table, "--key", key, "--to", "b"];
+        let isolate = ["isolate", "--table", table, "--key", key, "--to", "b", "--finish"];
         let moved = done(&cluster, &isolate).await;
         assert_eq!(moved["state"], "done", "{moved}");
         let (partition, shard) = located(&proxy, table, key).await;

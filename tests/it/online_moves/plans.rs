@@ -61,11 +61,18 @@ async fn four_partitions_become_three_even_shards() {
     assert_eq!(count, 12_000);
     assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
     // Now there are moves to go by. Unequal pieces count by their part of the hash space.
-    let drained = rebalance(&cluster, &["plan", "--drain", "c", "--json"]).await;
+    let drained = rebalance(&cluster, &["plan", "--drain", "c", "--out", &file, "--json"]).await;
     let plan: Value = serde_json::from_slice(&drained.stdout).expect("JSON");
     let moves = plan["moves"].as_array().expect("moves");
     assert!(!moves.is_empty() && moves.iter().all(|planned| planned["expected_pause_ms"].is_f64()), "{plan}");
     assert!(moves.iter().all(|planned| planned["expected_seconds"].is_f64()), "{plan}");
+    // To completion: the shard is empty and can go.
+    let applied = rebalance(&cluster, &["apply", &file]).await;
+    assert!(applied.status.success(), "{}\n{}", text(&applied.stdout), text(&applied.stderr));
+    let admin = proxy.connect().await;
+    admin.batch_execute("SELECT shardgate.drop_shard('c')").await.expect("an empty shard is dropped");
+    let count: i64 = admin.query_one("SELECT count(*) FROM t", &[]).await.expect("count").get(0);
+    assert_eq!(count, 12_000);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use tokio::task::JoinSet;
 use tokio_postgres::Client;
 
-use super::{leftovers, move_partitions, partitions_on};
+use super::{leftovers, move_partitions, partitions_on, rebalance, text};
 use crate::support::{Cluster, Proxy, ProxyOptions};
 
 /// Two shards, the first with 2,000 rows of two tables that are sharded together.
@@ -127,6 +127,10 @@ async fn nothing_is_lost_while_partitions_move_under_load() {
         assert_eq!(ended["state"], "done", "{ended}");
         assert!(clients.try_join_next().is_none(), "a client has ended early");
     }
+    // There and back again, and there for good; another one moves meanwhile.
+    there_and_back(&cluster, &all[10..14], &all[14..15]).await;
+    assert!(clients.try_join_next().is_none(), "a client has ended early");
+    assert_eq!(partitions_on(&proxy, "accounts", "c").await.len(), 10);
     load.is_over.store(true, Ordering::Relaxed);
     while let Some(ended) = clients.join_next().await {
         ended.expect("no client saw an error or a wrong answer");
@@ -138,6 +142,25 @@ async fn nothing_is_lost_while_partitions_move_under_load() {
     assert_eq!(booked, written);
     stored_where_owned(&cluster, &proxy, 2000, written + 2000).await;
     assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
+}
+
+async fn there_and_back(cluster: &Cluster, partitions: &[i32], others: &[i32]) {
+    let list: Vec<String> = partitions.iter().map(ToString::to_string).collect();
+    let shown = async |arguments: &[&str]| {
+        let output = rebalance(cluster, &[arguments, &["--json"]].concat()).await;
+        assert!(output.status.success(), "{arguments:?}: {}\n{}", text(&output.stdout), text(&output.stderr));
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).expect("JSON")
+    };
+    let arguments = ["move", "--partition", &list.join(","), "--to", "c"];
+    let moved = shown(&arguments).await;
+    assert_eq!((&moved["state"], &moved["can_roll_back"]), (&"switched".into(), &true.into()), "{moved}");
+    let ended = move_partitions(cluster, others, "c").await;
+    assert_eq!(ended["state"], "done", "{ended}");
+    let back = shown(&["rollback", &moved["move_id"].to_string()]).await;
+    assert_eq!(back["error"], "rolled back", "{back}");
+    let again = shown(&arguments).await;
+    let finished = shown(&["finish", &again["move_id"].to_string()]).await;
+    assert_eq!(finished["state"], "done", "{finished}");
 }
 
 /// Past any proxy: each row lies once, and on its owner.

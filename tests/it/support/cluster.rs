@@ -166,6 +166,8 @@ pub(super) fn server_options(settings: &[(&str, &str)]) -> ServerOptions {
     let mut all = test_settings();
     // Statistics that come in the middle of a test change plans, and with them the order of rows that have none.
     all.push(("autovacuum".to_owned(), "off".to_owned()));
+    // Up to 15 a server starts one subscription in this time, five seconds by default.
+    all.push(("wal_retrieve_retry_interval".to_owned(), "100ms".to_owned()));
     all.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     let dir = tempfile::Builder::new().prefix("shardgate-test-").tempdir().expect("temporary directory").keep();
     ServerOptions { dir, settings: all, template_cache: Some(template_cache()), ephemeral: true, ..Default::default() }

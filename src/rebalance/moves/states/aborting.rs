@@ -1,10 +1,14 @@
-//! `aborting`: the set has not switched, and what was made for the move is taken away, its copies last.
+//! `aborting`: the set has not switched, or was rolled back, and what was made for the move is taken away, its copies last.
+//!
+//! After a rollback statements that were planned before it may still read the target's rows, so they are waited for.
 
 use super::super::deletion;
+use super::super::direction::Direction;
 use super::super::moving::Moving;
 use super::super::stop::Stop;
 use super::super::{covering_views, gates, objects, replication};
-use super::cleaning_up::forget;
+use super::cleaning_up::{forget, no_older_statement};
+use super::switched;
 use crate::shardmap::MoveState;
 
 pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(), Stop> {
@@ -14,7 +18,13 @@ pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(
         site.send(objects::SHARED).await?;
         site.send(&objects::take_term(id, moving.term.0)).await?;
     }
-    replication::end(moving).await?;
+    if moving.the_move.is_rollback {
+        if !moving.the_move.remembers("reopened") {
+            switched::take_over(moving, Direction::Back, None).await?;
+        }
+        no_older_statement(moving, "reopened").await?;
+    }
+    replication::end_all(moving).await?;
     moving.reach("abort_begun").await;
     let has_residue = format!("SELECT EXISTS (SELECT FROM shardgate.residue WHERE group_id = {group} AND move_id = {})", id.0);
     if moving.target.value::<bool>(&has_residue).await? {

@@ -5,17 +5,18 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::sleep;
 
+use super::super::direction::Direction;
 use super::super::marker;
 use super::super::moving::Moving;
-use super::super::objects;
+use super::super::replication;
 use super::super::stop::Stop;
 use super::{copying, cutting_over, preparing};
 use crate::shardmap::{Asked, MoveState};
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
-    if cutting_over::has_switched(moving).await? {
+    if cutting_over::has_switched(moving, Direction::Forward).await? {
         // The map has failed over to a server that has not heard of the cut-over at all.
-        return cutting_over::switch_again(moving).await;
+        return cutting_over::switch_again(moving, Direction::Forward).await;
     }
     if moving.the_move.journal.get("verified").is_none() {
         catch_up(moving).await?;
@@ -24,12 +25,12 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     back_off(moving.the_move.attempts).await;
     catch_up(moving).await?;
     wait_for_leave(moving).await?;
-    let shapes = preparing::shapes(moving).await?;
-    if moving.the_move.journal.get("shapes").and_then(serde_json::Value::as_str) != Some(&*shapes) {
+    if preparing::shapes(moving, Direction::Forward).await? != preparing::known_shapes(moving, Direction::Forward) {
         return Err(Stop::Abort("a table of the move was changed, truncated or rewritten since it was prepared".to_owned()));
     }
     moving.none_is_silent().await?;
-    cutting_over::run(moving).await
+    let _quiet = moving.quiet().await;
+    cutting_over::run(moving, Direction::Forward).await
 }
 
 /// Until a marker arrives well within the time for which statements may be held.
@@ -37,19 +38,16 @@ async fn catch_up(moving: &mut Moving) -> Result<(), Stop> {
     let budget = Duration::from_millis(moving.the_move.options.max_pause_ms);
     loop {
         let lag = lag_bytes(moving).await?;
-        moving.progress.lock().lag_bytes = Some(lag);
-        if lag > WAL_KEPT_MAX {
-            return Err(Stop::Abort(format!("the source keeps {lag} bytes of WAL for the copy, which does not keep up")));
+        moving.progress().lag_bytes = Some(lag);
+        if let Some(reason) = replication::excess(&mut moving.source, Direction::Forward, &moving.the_move).await? {
+            return Err(Stop::Abort(reason));
         }
-        if copying::lost_slot(moving).await? {
-            return Err(Stop::Abort("the source has dropped WAL that the copy needs (max_slot_wal_keep_size)".to_owned()));
-        }
-        if !copying::copied(moving).await?.is_complete(moving.tables.len()) {
+        if !copying::copied(moving, Direction::Forward).await?.is_complete(moving.tables.len()) {
             return Err(Stop::Abort(
                 "a table of the copy has left replication; the log of the target's server says why".to_owned(),
             ));
         }
-        let expected = marker::round_trip(moving).await?;
+        let expected = marker::round_trip(moving, Direction::Forward).await?;
         if expected < budget / 2 {
             let (id, term, state) = (moving.the_move.id, moving.term, moving.the_move.state);
             let expected = json!({ "expected_pause_ms": expected.as_secs_f64() * 1000.0 });
@@ -66,7 +64,7 @@ async fn lag_bytes(moving: &mut Moving) -> Result<i64, Stop> {
     let sql = format!(
         "SELECT coalesce((SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::int8
                           FROM pg_replication_slots WHERE slot_name = '{}'), 0)",
-        objects::name(moving.the_move.id)
+        Direction::Forward.name(moving.the_move.id)
     );
     Ok(moving.source.value(&sql).await?)
 }
@@ -78,11 +76,15 @@ async fn wait_for_leave(moving: &mut Moving) -> Result<(), Stop> {
         let asked = now.and_then(|now| now.asked);
         let waits = match asked {
             Some(Asked::Pause) => true,
-            Some(Asked::Cutover | Asked::Finish) => false,
-            Some(Asked::Abort) | None => moving.the_move.options.manual_cutover,
+            Some(Asked::Cutover | Asked::Finish | Asked::FinishUnverified) => false,
+            Some(Asked::Abort | Asked::Rollback) | None => moving.the_move.options.manual_cutover,
         };
         if !waits {
             return Ok(());
+        }
+        // However long that takes.
+        if let Some(reason) = replication::excess(&mut moving.source, Direction::Forward, &moving.the_move).await? {
+            return Err(Stop::Abort(reason));
         }
         moving.waits_for(Some(format!("waits for \"shard-rebalance cutover {}\"", moving.the_move.id.0)));
         sleep(POLL_INTERVAL).await;
@@ -90,7 +92,7 @@ async fn wait_for_leave(moving: &mut Moving) -> Result<(), Stop> {
 }
 
 /// Longer from one failed cut-over to the next.
-async fn back_off(attempts: i32) {
+pub(in super::super) async fn back_off(attempts: i32) {
     let Ok(failed @ 1..) = u32::try_from(attempts) else { return };
     sleep(BACK_OFF_FIRST.saturating_mul(1 << failed.min(8)).min(BACK_OFF_MAX)).await;
 }
@@ -98,5 +100,3 @@ async fn back_off(attempts: i32) {
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const BACK_OFF_FIRST: Duration = Duration::from_millis(100);
 const BACK_OFF_MAX: Duration = Duration::from_secs(20);
-/// Long before the source is in danger.
-const WAL_KEPT_MAX: i64 = 10 << 30;

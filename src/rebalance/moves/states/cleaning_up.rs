@@ -10,11 +10,8 @@ use super::super::{covering_views, gates, objects, replication};
 use crate::shardmap::{Epoch, MoveState};
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
-    let opened = moving.the_move.journal.get("opened").and_then(serde_json::Value::as_i64);
-    let now = moving.store.epoch().await?;
-    let counter = opened.ok_or_else(|| Stop::Failed("the move does not know since when it has switched".to_owned()))?;
-    moving.all_reached(Epoch { incarnation: now.incarnation, counter }).await?;
-    replication::end(moving).await?;
+    no_older_statement(moving, "opened").await?;
+    replication::end_all(moving).await?;
     confirm_owner(moving).await?;
     moving.reach("cleaning").await;
     for table in moving.tables.clone() {
@@ -33,7 +30,15 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What is deleted is owned by the target: by the map and by what the target has been told.
+/// None that was planned before the set went on at its new owner.
+pub(in super::super) async fn no_older_statement(moving: &mut Moving, opened: &str) -> Result<(), Stop> {
+    let opened = moving.the_move.journal.get(opened).and_then(serde_json::Value::as_i64);
+    let now = moving.store.epoch().await?;
+    let counter = opened.ok_or_else(|| Stop::Failed("the move does not know since when it has switched".to_owned()))?;
+    moving.all_reached(Epoch { incarnation: now.incarnation, counter }).await
+}
+
+/// What is deleted is owned by the target: by the map, by what the target has been told, and by what the source has not been told.
 async fn confirm_owner(moving: &mut Moving) -> Result<(), Stop> {
     let map = moving.store.load().await?.snapshot;
     let target = map.shard_by_name(&moving.the_move.target).map(|shard| shard.id);
@@ -44,6 +49,9 @@ async fn confirm_owner(moving: &mut Moving) -> Result<(), Stop> {
     let decided = format!("SELECT EXISTS (SELECT FROM shardgate.switched WHERE move_id = {})", moving.the_move.id.0);
     if !moving.target.value::<bool>(&decided).await? {
         return Err(Stop::Failed("the target does not know that it owns the partitions".to_owned()));
+    }
+    if moving.source.value::<bool>(&decided).await? {
+        return Err(Stop::Failed("the source has been told that it owns the partitions again".to_owned()));
     }
     Ok(())
 }

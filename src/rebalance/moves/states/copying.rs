@@ -9,27 +9,31 @@ use serde_json::json;
 use sqlx::FromRow;
 use tokio::time::{Instant, sleep};
 
+use super::super::direction::Direction;
 use super::super::moving::Moving;
 use super::super::objects;
+use super::super::replication;
 use super::super::stop::Stop;
 use crate::shardmap::MoveState;
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     let id = moving.the_move.id;
-    let name = objects::name(id);
+    let name = Direction::Forward.name(id);
     let exists = format!("SELECT EXISTS (SELECT FROM pg_catalog.pg_subscription WHERE subname = '{name}')");
     if !moving.target.value::<bool>(&exists).await? {
         let before = json!({ "bytes_before": moving.target.value::<i64>(&format!("SELECT ({})::int8", sizes(moving))).await? });
         moving.store.advance_move((id, moving.term), MoveState::Copying, MoveState::Copying, before.clone(), None).await?;
         moving.the_move.journal["bytes_before"] = before["bytes_before"].clone();
-        moving.target.act(&objects::subscription(id, &moving.connection, moving.target.version)).await?;
+        let connection = moving.connection(Direction::Forward);
+        let subscription = objects::subscription(id, Direction::Forward, connection, moving.target.version);
+        moving.target.act(&subscription).await?;
     }
     moving.reach("subscribed").await;
     let mut last: Option<(Copied, Instant)> = None;
     loop {
-        let copied = copied(moving).await?;
+        let copied = copied(moving, Direction::Forward).await?;
         {
-            let mut progress = moving.progress.lock();
+            let mut progress = moving.progress();
             progress.rows_copied = Some(copied.rows);
             let before = moving.the_move.journal["bytes_before"].as_i64().unwrap_or_default();
             progress.bytes_copied = Some((copied.bytes - before).max(0));
@@ -41,8 +45,8 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
         if !copied.is_enabled {
             return Err(Stop::Abort("replication has stopped with an error; the log of the target's server says why".to_owned()));
         }
-        if lost_slot(moving).await? {
-            return Err(Stop::Abort("the source has dropped WAL that the copy needs (max_slot_wal_keep_size)".to_owned()));
+        if let Some(reason) = replication::excess(&mut moving.source, Direction::Forward, &moving.the_move).await? {
+            return Err(Stop::Abort(reason));
         }
         last = match last {
             Some((before, since)) if before == copied => {
@@ -73,8 +77,8 @@ impl Copied {
     }
 }
 
-pub(in super::super) async fn copied(moving: &mut Moving) -> Result<Copied, Stop> {
-    let name = objects::name(moving.the_move.id);
+pub(in super::super) async fn copied(moving: &mut Moving, direction: Direction) -> Result<Copied, Stop> {
+    let name = direction.name(moving.the_move.id);
     let sql = format!(
         "SELECT coalesce((SELECT sum(p.tuples_processed) FROM pg_stat_progress_copy p
                           WHERE p.datname = current_database() AND p.command = 'COPY FROM' AND p.type = 'CALLBACK'), 0)::int8 AS rows,
@@ -85,7 +89,7 @@ pub(in super::super) async fn copied(moving: &mut Moving) -> Result<Copied, Stop
          WHERE s.subname = '{name}' AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())",
         sizes = sizes(moving)
     );
-    Ok(moving.target.rows::<Copied>(&sql).await?.pop().unwrap_or(Copied {
+    Ok(moving.subscriber(direction).rows::<Copied>(&sql).await?.pop().unwrap_or(Copied {
         rows: 0,
         bytes: 0,
         tables: 0,
@@ -99,15 +103,6 @@ fn sizes(moving: &Moving) -> String {
     let sizes: Vec<String> =
         moving.tables.iter().map(|table| format!("pg_catalog.pg_total_relation_size({})", table.regclass())).collect();
     sizes.join(" OPERATOR(pg_catalog.+) ")
-}
-
-/// The slot cannot go on.
-pub(in super::super) async fn lost_slot(moving: &mut Moving) -> Result<bool, Stop> {
-    let name = objects::name(moving.the_move.id);
-    let sql = format!(
-        "SELECT NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = '{name}' AND coalesce(wal_status, '') <> 'lost')"
-    );
-    Ok(moving.source.value(&sql).await?)
 }
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -4,6 +4,7 @@
 //! map: hold ─► every proxy has reached it ─► source: gate closed, marker ─► target: marker, durable ─► map: SWITCH ─► `switched`
 //!                      └──────────────────────── out of time, or refused: gate opened ─► map: release
 //! ```
+//! A rollback is the same with source and target exchanged, from `switched` to `aborting`: the owner publishes, the other subscribes.
 //! Everything up to the switch ends within the budget or is undone. Where it is not known whether the map has switched, the map is
 //! asked; nothing is undone before it has said no.
 
@@ -11,32 +12,33 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
+use super::super::direction::Direction;
 use super::super::drive::Driver;
 use super::super::moving::Moving;
 use super::super::site::Site;
 use super::super::stop::Stop;
-use super::super::{marker, objects};
-use super::preparing::shapes_sql;
+use super::super::{marker, objects, reverse};
+use super::preparing::{known_shapes, shapes_sql};
 use super::{copying, switched};
 use crate::catalog::quoted_literal;
 use crate::shardmap::{Epoch, Move, MoveState, Term};
 
-pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
+pub(in super::super) async fn run(moving: &mut Moving, direction: Direction) -> Result<(), Stop> {
     let began = Instant::now();
     let budget = Duration::from_millis(moving.the_move.options.max_pause_ms);
     let held = moving.store.hold_move(&moving.actor, moving.the_move.id, moving.term).await?;
-    moving.the_move.state = MoveState::CuttingOver;
-    let outcome = timeout_at(began + budget, Box::pin(fence(moving, held, began + budget))).await;
+    held_for(moving, direction);
+    let outcome = timeout_at(began + budget, Box::pin(fence(moving, direction, held, began + budget))).await;
     let refused = match outcome {
         Ok(Ok(())) => None,
-        Ok(Err(stop @ (Stop::Overtaken | Stop::Failed(_)))) => return Err(stop),
-        Ok(Err(Stop::Again(reason) | Stop::Abort(reason) | Stop::Withdraw(reason))) => Some(reason),
+        Ok(Err(stop @ (Stop::Overtaken | Stop::Failed(_) | Stop::Rest(_)))) => return Err(stop),
+        Ok(Err(Stop::Again(reason) | Stop::Abort(reason) | Stop::Withdraw(reason) | Stop::Differ(reason))) => Some(reason),
         Err(_) => Some(format!("could not be cut over within {} ms", budget.as_millis())),
     };
     match refused {
         None => {
-            switch(moving, held).await?;
-            switched::take_over(moving, Some(began)).await
+            switch(moving, direction, held).await?;
+            switched::take_over(moving, direction, Some(began)).await
         }
         Some(reason) => {
             tracing::info!(move_id = moving.the_move.id.0, reason, "cut-over was given up, and is tried again");
@@ -48,64 +50,79 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
 
 /// The driver of the hold is gone, or has given it up, and the map that has held the set says that it has not switched: under a higher
 /// term it will not. So the target is not asked: it may be what was lost, and statements would wait for it. `false`: another map has
-/// held it, which may have heard of a switch.
+/// held it, which may have heard of a switch. The owner alone is asked.
 pub(in super::super) async fn release(driver: &Driver, (the_move, term): (&Move, Term), reason: &str) -> Result<bool, Stop> {
     let (store, id) = (&driver.store, the_move.id);
     if store.held_in(id).await? != Some(store.epoch().await?.incarnation) {
         return Ok(false);
     }
     let map = store.load().await?.snapshot;
-    let source = map.shard_by_name(&the_move.source).ok_or_else(|| Stop::Again("the source is no shard any more".to_owned()))?;
-    let mut source = Box::pin(Site::open(source, id, term)).await?;
-    source.send(&objects::take_term(id, term.0)).await?;
-    source.act(&objects::open_gate(id)).await?;
+    let owner = Direction::of(the_move).publisher(the_move);
+    let owner = map.shard_by_name(owner).ok_or_else(|| Stop::Again(format!("\"{owner}\" is no shard any more")))?;
+    let mut owner = Box::pin(Site::open(owner, id, term)).await?;
+    owner.send(&objects::take_term(id, term.0)).await?;
+    owner.act(&objects::open_gate(id)).await?;
     store.release_move(&driver.actor, id, term, reason).await?;
     Ok(true)
 }
 
-/// Of a map that has failed over since the hold: back, unless the target knows that the set has switched.
+/// Of a map that has failed over since the hold: released, unless the new owner knows that the set has switched.
 pub(in super::super) async fn recover(moving: &mut Moving, reason: &str) -> Result<(), Stop> {
-    let id = moving.the_move.id;
-    if has_switched(moving).await? {
+    let (id, direction) = (moving.the_move.id, Direction::of(&moving.the_move));
+    if has_switched(moving, direction).await? {
         // The map has forgotten it: it has failed over to a server that had not heard of the switch.
         let incarnation = moving.store.epoch().await?.incarnation;
-        switch(moving, Epoch { incarnation, counter: 0 }).await?;
-        return switched::take_over(moving, None).await;
+        return switch(moving, direction, Epoch { incarnation, counter: 0 }).await;
     }
-    moving.source.act(&objects::open_gate(id)).await?;
+    moving.publisher(direction).act(&objects::open_gate(id)).await?;
     moving.store.release_move(&moving.actor, id, moving.term, reason).await?;
-    moving.the_move.state = MoveState::CatchingUp;
+    moving.the_move.state = state_before(direction);
+    moving.the_move.is_rollback = false;
     Ok(())
 }
 
-/// The target has been told that it owns the set: nothing goes back.
-pub(in super::super) async fn has_switched(moving: &mut Moving) -> Result<bool, Stop> {
+fn state_before(direction: Direction) -> MoveState {
+    match direction {
+        Direction::Forward => MoveState::CatchingUp,
+        Direction::Back => MoveState::Switched,
+    }
+}
+
+fn held_for(moving: &mut Moving, direction: Direction) {
+    moving.the_move.state = MoveState::CuttingOver;
+    moving.the_move.is_rollback = direction == Direction::Back;
+}
+
+/// The new owner has been told that it owns the set: nothing leads to the old one.
+pub(in super::super) async fn has_switched(moving: &mut Moving, direction: Direction) -> Result<bool, Stop> {
     let decided = format!("SELECT EXISTS (SELECT FROM shardgate.switched WHERE move_id = {})", moving.the_move.id.0);
-    Ok(moving.target.value(&decided).await?)
+    Ok(moving.subscriber(direction).value(&decided).await?)
 }
 
 /// Of a map that has forgotten that it was held.
-pub(in super::super) async fn switch_again(moving: &mut Moving) -> Result<(), Stop> {
+pub(in super::super) async fn switch_again(moving: &mut Moving, direction: Direction) -> Result<(), Stop> {
     let held = moving.store.hold_move(&moving.actor, moving.the_move.id, moving.term).await?;
-    moving.the_move.state = MoveState::CuttingOver;
-    switch(moving, held).await?;
-    switched::take_over(moving, None).await
+    held_for(moving, direction);
+    switch(moving, direction, held).await
 }
 
-async fn fence(moving: &mut Moving, epoch: Epoch, deadline: Instant) -> Result<(), Stop> {
-    moving.reach("held").await;
+async fn fence(moving: &mut Moving, direction: Direction, epoch: Epoch, deadline: Instant) -> Result<(), Stop> {
+    moving.reach_on_way(direction, "held").await;
     let incarnations = (moving.source.incarnation().await?, moving.target.incarnation().await?);
     all_drained(moving, epoch).await?;
-    moving.reach("drained").await;
-    let number = close(moving, deadline).await?;
-    moving.reach("fenced").await;
-    marker::arrival(moving, number, marker::POLL_INTERVAL_HELD).await?;
-    if !copying::copied(moving).await?.is_complete(moving.tables.len()) {
+    moving.reach_on_way(direction, "drained").await;
+    let number = close(moving, direction, deadline).await?;
+    moving.reach_on_way(direction, "fenced").await;
+    marker::arrival(moving, direction, number, marker::POLL_INTERVAL_HELD).await?;
+    if !copying::copied(moving, direction).await?.is_complete(moving.tables.len()) {
         return Err(Stop::Again("a table of the copy does not follow".to_owned()));
     }
     // Visible is not durable: this commit flushes all that replication has applied before it.
-    moving.target.act("SELECT 1").await?;
-    moving.reach("durable").await;
+    moving.subscriber(direction).act("SELECT 1").await?;
+    if direction == Direction::Forward && reverse::is_ready(&moving.the_move) {
+        reverse::advance_to_flushed(moving).await?;
+    }
+    moving.reach_on_way(direction, "durable").await;
     if incarnations != (moving.source.incarnation().await?, moving.target.incarnation().await?) {
         return Err(Stop::Again("a server was restarted".to_owned()));
     }
@@ -121,33 +138,42 @@ async fn all_drained(moving: &Moving, epoch: Epoch) -> Result<(), Stop> {
 }
 
 /// Waits for every writer that is in, refuses the others, and writes the marker behind them, in one transaction. Gives the marker.
-async fn close(moving: &mut Moving, deadline: Instant) -> Result<i64, Stop> {
+async fn close(moving: &mut Moving, direction: Direction, deadline: Instant) -> Result<i64, Stop> {
     let id = moving.the_move.id;
-    let number = marker::new_number();
-    let shapes = moving.the_move.journal.get("shapes").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
+    let number = marker::new_number(direction);
     let check = format!(
         "DO $check$ BEGIN IF ({}) IS DISTINCT FROM {} THEN RAISE EXCEPTION USING ERRCODE = '55000', \
          MESSAGE = 'a table of the move was changed, truncated or rewritten since it was prepared'; END IF; END $check$;",
         shapes_sql(moving),
-        quoted_literal(&shapes)
+        quoted_literal(known_shapes(moving, direction))
     );
     let text = format!("{}{check}{}", objects::close_gate(id), objects::marker(id, number));
     let patience = deadline.saturating_duration_since(Instant::now());
-    moving.source.act_within(&text, patience).await?;
+    moving.publisher(direction).act_within(&text, patience).await?;
     Ok(number)
 }
 
 /// An outcome that is not known is asked for.
-async fn switch(moving: &mut Moving, held: Epoch) -> Result<(), Stop> {
+async fn switch(moving: &mut Moving, direction: Direction, held: Epoch) -> Result<(), Stop> {
     let id = moving.the_move.id;
     let switched = moving.store.switch_move(&moving.actor, id, moving.term, held).await;
     if let Err(error) = switched {
         let now = moving.store.move_by_id(id).await?;
-        if !now.is_some_and(|now| now.state.has_switched()) {
+        if !now.is_some_and(|now| is_switched(&now, direction)) {
             return Err(error.into());
         }
     }
-    moving.the_move.state = MoveState::Switched;
-    moving.reach("switched").await;
+    moving.the_move.state = match direction {
+        Direction::Forward => MoveState::Switched,
+        Direction::Back => MoveState::Aborting,
+    };
+    moving.reach_on_way(direction, "switched").await;
     Ok(())
+}
+
+fn is_switched(now: &Move, direction: Direction) -> bool {
+    match direction {
+        Direction::Forward => now.state.has_switched(),
+        Direction::Back => now.is_rollback && now.state.has_gone_back(),
+    }
 }

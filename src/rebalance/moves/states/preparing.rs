@@ -6,9 +6,10 @@
 
 use serde_json::json;
 
+use super::super::direction::Direction;
 use super::super::moving::Moving;
 use super::super::stop::Stop;
-use super::super::{covering_views, objects};
+use super::super::{covering_views, objects, replication};
 use crate::shardmap::MoveState;
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
@@ -32,32 +33,31 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     // Later than the beginning of the exclusion.
     let epoch = moving.store.epoch().await?;
     moving.all_reached(epoch).await?;
-    publish(moving).await?;
+    replication::publish(moving, Direction::Forward).await?;
     moving.reach("published").await;
-    let shapes = shapes(moving).await?;
-    moving.advance(MoveState::Copying, json!({ "shapes": shapes })).await
-}
-
-async fn publish(moving: &mut Moving) -> Result<(), Stop> {
-    let id = moving.the_move.id;
-    let name = objects::name(id);
-    let exists = format!("SELECT EXISTS (SELECT FROM pg_catalog.pg_publication WHERE pubname = '{name}')");
-    if !moving.source.value::<bool>(&exists).await? {
-        moving.source.act_patiently(&objects::publication(id, &moving.tables)).await?;
+    let mut remembered = json!({ "shapes": shapes(moving, Direction::Forward).await? });
+    if moving.the_move.options.can_go_back() {
+        replication::publish(moving, Direction::Back).await?;
+        moving.reach("reverse_published").await;
+        remembered["reverse_prepared"] = json!(true);
+        remembered["shapes_at_target"] = json!(shapes(moving, Direction::Back).await?);
     }
-    let exists = format!("SELECT EXISTS (SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = '{name}')");
-    if !moving.source.value::<bool>(&exists).await? {
-        // Waits for the transactions that write at the source now.
-        moving.waits_for(Some("waits for transactions that write at the source".to_owned()));
-        moving.source.send(&format!("SELECT pg_catalog.pg_create_logical_replication_slot('{name}', 'pgoutput')")).await?;
-        moving.waits_for(None);
-    }
-    Ok(())
+    moving.advance(MoveState::Copying, remembered).await
 }
 
 /// What must not change until the switch: which file holds each table, which columns it has, which of our triggers are on.
-pub(in super::super) async fn shapes(moving: &mut Moving) -> Result<String, Stop> {
-    Ok(moving.source.value(&shapes_sql(moving)).await?)
+pub(in super::super) async fn shapes(moving: &mut Moving, direction: Direction) -> Result<String, Stop> {
+    let sql = shapes_sql(moving);
+    Ok(moving.publisher(direction).value(&sql).await?)
+}
+
+/// As they were at the preparation.
+pub(in super::super) fn known_shapes(moving: &Moving, direction: Direction) -> &str {
+    let known = match direction {
+        Direction::Forward => "shapes",
+        Direction::Back => "shapes_at_target",
+    };
+    moving.the_move.journal.get(known).and_then(serde_json::Value::as_str).unwrap_or_default()
 }
 
 pub(in super::super) fn shapes_sql(moving: &Moving) -> String {

@@ -1,43 +1,149 @@
-//! `switched`: the target owns the set. Its gate is opened, the residue is the source's, statements go on, and replication ends.
+//! `switched`: the target owns the set. Its gate is opened, the residue is the source's, statements go on. Then replication turns
+//! round, and the source's copies follow the target until the move is finished or rolled back.
+//!
+//! ```text
+//! target opened ─► forward replication ended ─► reverse began ─► settled ─┬─ finish, or its time has come ─► verified ─► `cleaning_up`
+//!                                                                         └─ rollback ─► `cutting_over`, back ─► `aborting`
+//! ```
+//! A move that has settled is looked at now and then, and is nobody's in between.
+
+use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
+use super::super::direction::Direction;
 use super::super::moving::Moving;
 use super::super::objects;
 use super::super::replication;
+use super::super::reverse;
 use super::super::stop::Stop;
+use super::super::{marker, verify};
+use super::{catching_up, cutting_over};
 use crate::shardmap::{Asked, MoveState};
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
-    if moving.the_move.journal.get("opened").is_none() {
-        take_over(moving, None).await?;
+    if cutting_over::has_switched(moving, Direction::Back).await? {
+        // The map has failed over to a server that has not heard of the rollback.
+        return cutting_over::switch_again(moving, Direction::Back).await;
     }
-    if moving.the_move.journal.get("replication_ended").is_none() {
-        replication::end(moving).await?;
+    if !moving.the_move.remembers("opened") {
+        take_over(moving, Direction::Forward, None).await?;
+    }
+    if !moving.the_move.remembers("replication_ended") {
+        replication::end(moving, Direction::Forward).await?;
         moving.reach("replication_ended").await;
-        moving.advance(MoveState::Switched, json!({ "replication_ended": true })).await?;
+        moving.remember("replication_ended", json!(true)).await?;
     }
-    if moving.the_move.options.keep && moving.the_move.asked != Some(Asked::Finish) {
-        return Err(Stop::Again(format!("waits for \"shard-rebalance finish {}\"", moving.the_move.id.0)));
+    if reverse::is_ready(&moving.the_move) && !moving.the_move.remembers("reverse_began") {
+        reverse::begin(moving).await?;
+        moving.reach("reverse_enabled").await;
+        moving.remember("reverse_began", json!(true)).await?;
     }
-    moving.advance(MoveState::CleaningUp, json!({})).await
+    if reverse::runs(&moving.the_move) {
+        reverse::look(moving).await?;
+    }
+    if !moving.the_move.remembers("settled") {
+        moving.remember("settled", json!(true)).await?;
+    }
+    match moving.the_move.asked {
+        Some(Asked::Rollback) if reverse::runs(&moving.the_move) => roll_back(moving).await,
+        Some(Asked::Finish) => finish(moving, true).await,
+        Some(Asked::FinishUnverified) => finish(moving, false).await,
+        _ if moving.the_move.is_due => finish(moving, true).await,
+        _ => Err(Stop::Rest(waits_for(moving))),
+    }
 }
 
-/// The last acts of the pause. The source's residue is known before the target's ends: a row is never counted twice.
-pub(in super::super) async fn take_over(moving: &mut Moving, held_since: Option<Instant>) -> Result<(), Stop> {
+fn waits_for(moving: &Moving) -> Option<String> {
+    let the_move = &moving.the_move;
+    let text = |what: &str| the_move.journal.get(what).and_then(serde_json::Value::as_str);
+    if let Some(difference) = text("differs") {
+        return Some(difference.to_owned());
+    }
+    let lost = text("reverse_lost").map(|reason| format!("it cannot be rolled back: {reason}"));
+    let kept = the_move.options.keep.then(|| format!("waits for \"shard-rebalance finish {}\"", the_move.id.0));
+    let both: Vec<String> = lost.into_iter().chain(kept).collect();
+    (!both.is_empty()).then(|| both.join("; "))
+}
+
+/// The last acts of the pause. The residue of the side that gives the set away is known before the other's ends: a row is never
+/// counted twice.
+pub(in super::super) async fn take_over(
+    moving: &mut Moving,
+    direction: Direction,
+    held_since: Option<Instant>,
+) -> Result<(), Stop> {
     let (id, group) = (moving.the_move.id, moving.group_id());
-    moving.source.act(&objects::add_residue(id, group, &moving.keys.residue_values())).await?;
-    moving.reach("residue_at_source").await;
+    let residue = objects::add_residue(id, group, &moving.keys.residue_values());
+    moving.publisher(direction).act(&residue).await?;
+    moving.reach_on_way(direction, "residue_at_source").await;
     let incarnation = moving.store.epoch().await?.incarnation;
-    let decided =
-        format!("INSERT INTO shardgate.switched (move_id, incarnation) VALUES ({}, {incarnation}) ON CONFLICT DO NOTHING;", id.0);
-    moving.target.act(&format!("{decided}{}{}", objects::remove_residue(id, group), objects::open_gate(id))).await?;
-    moving.reach("target_opened").await;
+    let decided = objects::decide(id, incarnation);
+    let opened = format!("{decided}{}{}", objects::remove_residue(id, group), objects::open_gate(id));
+    moving.subscriber(direction).act(&opened).await?;
+    moving.reach_on_way(direction, "target_opened").await;
     let pause = held_since.map(|since| since.elapsed());
     let epoch = moving.store.open_move(&moving.actor, id, moving.term, pause).await?;
-    moving.reach("online").await;
-    moving.the_move.journal["opened"] = json!(epoch.counter);
-    tracing::info!(move_id = id.0, pause_ms = pause.map(|pause| pause.as_millis() as u64), "partitions have moved");
+    moving.reach_on_way(direction, "online").await;
+    let (opened, what) = match direction {
+        Direction::Forward => ("opened", "partitions have moved"),
+        Direction::Back => ("reopened", "partitions have moved back"),
+    };
+    moving.the_move.journal[opened] = json!(epoch.counter);
+    tracing::info!(move_id = id.0, pause_ms = pause.map(|pause| pause.as_millis() as u64), "{what}");
     Ok(())
 }
+
+/// A person may think better of it until the cut-over, which is given up and tried again as on the way forward.
+async fn roll_back(moving: &mut Moving) -> Result<(), Stop> {
+    let attempts = moving.the_move.journal.get("rollback_attempts").and_then(serde_json::Value::as_i64).unwrap_or_default();
+    catching_up::back_off(i32::try_from(attempts).unwrap_or(i32::MAX)).await;
+    let budget = Duration::from_millis(moving.the_move.options.max_pause_ms);
+    loop {
+        if !is_still_asked(moving).await? {
+            return Ok(());
+        }
+        let expected = marker::round_trip(moving, Direction::Back).await?;
+        if expected < budget / 2 {
+            break;
+        }
+        moving.waits_for(Some(format!("the copies at the source are {} ms behind", expected.as_millis())));
+        sleep(POLL_INTERVAL).await;
+    }
+    moving.waits_for(None);
+    moving.none_is_silent().await?;
+    if !is_still_asked(moving).await? {
+        return Ok(());
+    }
+    cutting_over::run(moving, Direction::Back).await
+}
+
+async fn is_still_asked(moving: &Moving) -> Result<bool, Stop> {
+    let now = moving.store.move_by_id(moving.the_move.id).await?;
+    Ok(now.is_some_and(|now| now.asked == Some(Asked::Rollback)))
+}
+
+/// Both sides are compared once more while the source follows: what is deleted then is the same as what stays. Where they differ a
+/// person decides.
+async fn finish(moving: &mut Moving, verifies: bool) -> Result<(), Stop> {
+    if reverse::runs(&moving.the_move) && !moving.the_move.remembers("finishing") {
+        if verifies {
+            match verify::compare(moving, Direction::Back).await {
+                Ok(_) => {}
+                Err(Stop::Differ(reason)) => {
+                    moving.remember("differs", json!(reason)).await?;
+                    return Err(Stop::Rest(Some(reason)));
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+        moving.reach("verified_again").await;
+        moving.remember("finishing", json!(true)).await?;
+    }
+    replication::end_all(moving).await?;
+    moving.reach("reverse_ended").await;
+    moving.advance(MoveState::CleaningUp, json!({ "finishing": true, "reverse_ended": true })).await
+}
+
+const POLL_INTERVAL: Duration = Duration::from_millis(200);

@@ -2,15 +2,16 @@
 
 use serde_json::json;
 
+use super::super::direction::Direction;
 use super::super::moving::Moving;
 use super::super::stop::Stop;
 use super::super::verify;
 use crate::shardmap::MoveState;
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
-    let rows = verify::compare(moving).await?;
+    let rows = verify::compare(moving, Direction::Forward).await?;
     moving.reach("verified").await;
-    moving.progress.lock().rows_copied = Some(rows);
+    moving.progress().rows_copied = Some(rows);
     moving.the_move.journal["verified"] = json!(rows);
     moving.advance(MoveState::CatchingUp, json!({ "verified": rows })).await
 }

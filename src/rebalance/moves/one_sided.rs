@@ -1,0 +1,47 @@
+//! What is done while one side of a move cannot be reached: the other side's slot must not fill its disk.
+//!
+//! A copy that is too far behind is given up with the move, a way back alone, and the move goes on without it. Slots of a move that
+//! aborts are not needed any more. What the side that is away still has is taken away when it is back.
+
+use super::direction::Direction;
+use super::drive::Driver;
+use super::site::Site;
+use super::stop::Stop;
+use super::{replication, reverse};
+use crate::shardmap::{Move, MoveState, Term};
+
+pub(super) async fn look(driver: &Driver, the_move: &Move, term: Term) -> Result<(), Stop> {
+    match the_move.state {
+        MoveState::Preparing | MoveState::Copying | MoveState::CatchingUp | MoveState::Verifying => {
+            if let Some(mut source) = open(driver, the_move, term, Direction::Forward).await?
+                && let Some(reason) = replication::excess(&mut source, Direction::Forward, the_move).await?
+                && the_move.state != MoveState::Preparing
+            {
+                return Err(Stop::Abort(reason));
+            }
+            reverse::look_without_source(driver, the_move, term).await
+        }
+        MoveState::Switched => reverse::look_without_source(driver, the_move, term).await,
+        MoveState::Aborting => {
+            for direction in [Direction::Forward, Direction::Back] {
+                if let Some(mut publisher) = open(driver, the_move, term, direction).await? {
+                    replication::unpublish(&mut publisher, &direction.name(the_move.id)).await?;
+                }
+            }
+            Ok(())
+        }
+        MoveState::Planned
+        | MoveState::CuttingOver
+        | MoveState::CleaningUp
+        | MoveState::Done
+        | MoveState::Aborted
+        | MoveState::Failed => Ok(()),
+    }
+}
+
+/// The shard that publishes this way. `None`: it is the one that is away.
+pub(super) async fn open(driver: &Driver, the_move: &Move, term: Term, direction: Direction) -> Result<Option<Site>, Stop> {
+    let map = driver.store.load().await?.snapshot;
+    let Some(shard) = map.shard_by_name(direction.publisher(the_move)) else { return Ok(None) };
+    Ok(Box::pin(Site::open(shard, the_move.id, term)).await.ok())
+}
