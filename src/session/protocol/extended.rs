@@ -61,7 +61,7 @@ impl Session {
         }
         let handled = match tag {
             client_tag::PARSE => self.on_parse(body).await,
-            client_tag::BIND => self.on_bind(body).await,
+            client_tag::BIND => Box::pin(self.on_bind(body)).await,
             client_tag::DESCRIBE => self.on_describe(body).await,
             client_tag::EXECUTE => self.on_execute(body).await,
             client_tag::CLOSE => self.on_close(body).await,
