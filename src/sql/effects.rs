@@ -105,7 +105,10 @@ fn of_ddl(node: Node<'_>, text: &str, context: &Context) -> SessionEffects {
         _ => functions_named(text, context),
     };
     let mut effects = context.catalog.session_effects(&found, text, &SqlBodyReader);
-    let likely = context.catalog.likely_session_effects(&found, text, &SqlBodyReader);
+    let mut evaluated = found.clone();
+    // The temporary table that it makes is its own.
+    evaluated.effects.kept.remove(&Kept::TemporaryObject);
+    let likely = context.catalog.likely_session_effects(&evaluated, text, &SqlBodyReader);
     effects.is_of_schema_change = evaluates(node) && !(likely.settings.is_nothing() && likely.kept.is_empty());
     // What a function sets there is not read back; it goes with the connection.
     effects.is_closed |= !effects.settings.is_nothing();
@@ -176,6 +179,19 @@ mod tests {
         let tree = parse(text).expect("parses");
         let node = tree.stmts().next().expect("a statement");
         of_statement(node, text, context, false).map_or_else(SessionEffects::default, |effects| (*effects).clone())
+    }
+
+    #[test]
+    fn a_temporary_table_is_made_of_what_leaves_nothing() {
+        let context = context();
+        for (text, leaves) in [
+            ("CREATE TEMP TABLE made AS SELECT id FROM plain", false),
+            ("SELECT pure(1) INTO TEMP made FROM plain", false),
+            ("CREATE TEMP TABLE made AS SELECT set_tenant(1)", true),
+            ("CREATE TABLE made AS SELECT lock()", true),
+        ] {
+            assert_eq!(effects(&context, text).is_of_schema_change, leaves, "{text}");
+        }
     }
 
     #[test]

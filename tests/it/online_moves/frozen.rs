@@ -269,7 +269,8 @@ async fn a_proxy_that_is_cut_off_from_the_map_is_shut_out_until_it_is_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_map_that_stands_still_for_all_shuts_nobody_out() {
     let cluster = Cluster::separate_servers(2).await;
-    let proxy = Proxy::start(&cluster, ProxyOptions::default());
+    let settings = vec![("moves.grace_ms", "300".to_owned())];
+    let proxy = Proxy::start(&cluster, ProxyOptions { settings, ..ProxyOptions::default() });
     let client = proxy.connect().await;
     client.batch_execute(&format!("SELECT shardgate.add_shard('a', '{}')", cluster.shard_url(0))).await.expect("add_shard");
     client
