@@ -127,7 +127,6 @@ ROLLBACK;
 --! script
 BEGIN;
 CREATE TABLE made (id int);
---! refused
 SELECT count(*) FROM people, made;
 ROLLBACK;
 --! end
