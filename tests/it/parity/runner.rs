@@ -319,10 +319,8 @@ fn batch(text: &str, types: Vec<u32>, format: Format, values: Vec<Option<Vec<u8>
     ]
 }
 
-/// A statement that cannot exclude rows which are being moved.
-
 impl Tally {
-    /// The same, but for what is listed, `scene place reason` a line, and for views over such tables. What is listed must differ.
+    /// The same, but for what is listed, `scene place reason` a line. What is listed must differ.
     pub fn finish_but_for(mut self, name: &str, scene: &str, listed: &str) {
         let lines = listed.lines().filter_map(|line| line.strip_prefix(scene)?.strip_prefix(' ')?.split(' ').next());
         let mut places: HashMap<&str, usize> = lines.map(|place| (place, 0)).collect();
