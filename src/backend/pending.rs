@@ -25,7 +25,7 @@ pub enum Reply {
     DescribePortal,
     /// Rows, then CommandComplete, PortalSuspended or EmptyQueryResponse.
     Execute,
-    /// The same; the values of each row are translated as [`Connection::expect_nested`] was told.
+    /// The same; the values of each row are translated as [`super::Connection::expect_nested`] was told.
     ExecuteNested(u16),
     /// Everything up to ReadyForQuery.
     Query,
