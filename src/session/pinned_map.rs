@@ -1,7 +1,7 @@
 //! The map that the session's statements are planned by, until they are answered: by it a proxy tells which epoch it has reached.
 //!
 //! ```text
-//!   planned ──► sent ──► every shard has its snapshot ──► answered
+//!   planned ──► sent ──► the first row of every shard ──► answered
 //!   └─ pinned ───────────┴─ of a plain read ──────────────┴─ of any other
 //! ```
 //! A move waits until no statement is left that was planned before its partitions were held. So what lasts as long as the client
@@ -72,12 +72,7 @@ impl PinnedMap {
         }
     }
 
-    /// Only a plain read is planned by it.
-    pub fn ends_with_rows(&self) -> bool {
-        self.map.is_some() && self.ends_with_rows
-    }
-
-    /// To be dropped when all shards have their snapshots, as the first rows show at the latest; else to be given back. `None`: it stays to the end.
+    /// To be dropped when the first rows of all shards have come; else to be given back. `None`: it stays to the end.
     pub fn lend_until_rows(&mut self) -> Option<Arc<MapInUse>> {
         self.map.take_if(|_| self.ends_with_rows)
     }

@@ -5,11 +5,6 @@
 //!                                                                                     └─► a last step | not mergeable | error
 //! ```
 //! Whoever asks says how ([`Request`]); what comes of it does not hang on that.
-//!
-//! A move waits until a plain read has its snapshots, not for its rows: each shard is told to say at once that it has bound the query,
-//! which it does with the snapshot that the query then runs in. So a report that computes for minutes keeps no cut-over waiting.
-
-use futures::future::try_join_all;
 
 use crate::backend::{Connection, ShardText, StatementName};
 use crate::error::PgError;
@@ -55,34 +50,17 @@ impl Request<'_> {
         }
     }
 
-    /// By a query that the shard itself binds, whose BindComplete therefore shows that its snapshot is taken; not by EXECUTE. A Query
-    /// with `$1` in it is not to be taken for one with a parameter.
-    fn binds_the_query(&self) -> bool {
-        match self {
-            Request::Text(text) => !text.text().contains(&b'$'),
-            Request::Unnamed { .. } | Request::Bound { .. } => true,
-            Request::Executed { .. } => false,
-        }
-    }
-
-    /// `proves`: the shard says at once that it has bound the query, and not with the first rows.
-    fn put(&self, connection: &mut Connection, reach: &Reach, prepared_max: usize, proves: bool) -> Result<(), PgError> {
+    fn put(&self, connection: &mut Connection, reach: &Reach, prepared_max: usize) -> Result<(), PgError> {
         if let Some(fragment) = self.prepared() {
             prepare_on(connection, fragment, false, prepared_max);
             // The merge reads the answers by itself, up to ReadyForQuery.
             connection.pending.clear();
         }
         match self {
-            Request::Text(text) if !proves => {
+            Request::Text(text) => {
                 connection.unnamed = None;
                 connection.output.query(&ShardText::covered(text));
                 return Ok(());
-            }
-            Request::Text(text) => {
-                connection.unnamed = None;
-                let text = ShardText::covered(text);
-                connection.output.parse(StatementName::Unnamed, &text, &[]);
-                connection.output.bind(b"", StatementName::Unnamed, &text, originate::BIND_NOTHING);
             }
             Request::Unnamed { text, after_names } | Request::Executed { text, after_names, .. } => {
                 connection.unnamed = None;
@@ -97,20 +75,10 @@ impl Request<'_> {
             }
         }
         connection.output.describe_portal(b"");
-        if proves {
-            connection.output.flush();
-        }
         connection.output.execute(b"", 0);
         connection.output.sync();
         Ok(())
     }
-}
-
-/// All of them. `false`: one has failed, or is lost; whoever reads the answers meets it.
-async fn have_bound(connections: &mut [&mut Connection]) -> bool {
-    let bound =
-        connections.iter_mut().map(|connection| async move { if connection.until_bound().await { Ok(()) } else { Err(()) } });
-    try_join_all(bound).await.is_ok()
 }
 
 impl Session {
@@ -126,11 +94,10 @@ impl Session {
             self.join_clean(*shard).await?;
         }
         let prepared_max = self.gateway.prepared_max();
-        let proves = self.pinned_map.ends_with_rows() && request.binds_the_query();
         for participant in self.of_shards(reach.shards()) {
-            request.put(&mut participant.connection, reach, prepared_max, proves)?;
+            request.put(&mut participant.connection, reach, prepared_max)?;
         }
-        let scattered = self.scatter_on(reach.shards(), spec, (request.covering(), proves)).await;
+        let scattered = self.scatter_on(reach.shards(), spec, request.covering()).await;
         if let (Err(_), Some(fragment)) = (&scattered, request.prepared()) {
             for participant in self.of_shards(reach.shards()) {
                 participant.connection.prepared.doubt(fragment.id);
@@ -153,13 +120,8 @@ impl Session {
         self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard))
     }
 
-    /// Sends what is in the outputs, merges what comes. `proves`: each shard says when it has its snapshot.
-    async fn scatter_on(
-        &mut self,
-        shards: &[ShardId],
-        spec: &Spec,
-        (covering, proves): (Option<&Covered>, bool),
-    ) -> Result<Scattered, Failure> {
+    /// Sends what is in the outputs, merges what comes.
+    async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec, covering: Option<&Covered>) -> Result<Scattered, Failure> {
         self.participants.sort_by_key(|participant| participant.shard);
         let mut connections = Vec::with_capacity(shards.len());
         let mut asked = Vec::with_capacity(shards.len());
@@ -172,9 +134,7 @@ impl Session {
         for connection in &mut connections {
             connection.send().await;
         }
-        let lent = self.pinned_map.lend_until_rows();
-        let has_snapshots = proves && lent.is_some() && have_bound(&mut connections).await;
-        self.client.map_until_rows = lent.filter(|_| !has_snapshots);
+        self.client.map_until_rows = self.pinned_map.lend_until_rows();
         let merged = scatter(connections, spec, &mut self.client).await;
         self.pinned_map.give_back(self.client.map_until_rows.take());
         match merged {
