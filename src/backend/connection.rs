@@ -563,35 +563,6 @@ impl Connection {
             && !self.is_cancel_pending
     }
 
-    /// Until the shard has bound the portal that it was asked for; `false`: it says something else, or is lost. Nothing is taken from
-    /// what has come. Cancel safe.
-    pub async fn until_bound(&mut self) -> bool {
-        loop {
-            match self.says_bound() {
-                Some(is_bound) => return is_bound,
-                None if self.fill().await.is_err() => return false,
-                None => {}
-            }
-        }
-    }
-
-    fn says_bound(&self) -> Option<bool> {
-        let mut rest = &self.input[..];
-        loop {
-            let Ok(header) = FrameHeader::peek(rest, SHARD_FRAME_BYTES_MAX) else { return Some(false) };
-            let header = header?;
-            match header.tag {
-                shard_tag::BIND_COMPLETE => return Some(true),
-                shard_tag::PARSE_COMPLETE
-                | shard_tag::CLOSE_COMPLETE
-                | shard_tag::NOTICE
-                | shard_tag::NOTIFICATION
-                | shard_tag::PARAMETER_STATUS => rest = rest.get(header.total..)?,
-                _ => return Some(false),
-            }
-        }
-    }
-
     /// The shard has ended it, which nobody has met yet as nothing was asked since. One system call.
     pub fn has_ended_unseen(&mut self) -> bool {
         while !self.owes() {
