@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{Oid, oid};
-use crate::shardmap::{MapSnapshot, MoveOptions, Shard, ShardMap, Silent};
+use crate::shardmap::{MapSnapshot, MoveOptions, Shard, ShardMap};
 use crate::sql::analysis::{ArgumentValue, ShardgateCall};
 use crate::sql::body::SqlBodyReader;
 
@@ -131,17 +131,6 @@ impl Control {
         Ok(())
     }
 
-    /// After [`Control::reached`]: no statement that was planned before the change is still to be sent, as far as the proxies can tell
-    /// in time. Those that run go on.
-    async fn settled(&self) -> Result<(), PgError> {
-        let epoch = self.map.refresh().await?;
-        let behind = self.map.reached_by_all(epoch, None, Silent::Ignored, SETTLED_PATIENCE).await?;
-        if let Some(proxy) = behind.first() {
-            tracing::warn!(%epoch, proxy = %proxy.address, "statements planned before the change of a shard still run");
-        }
-        Ok(())
-    }
-
     async fn open(&self, shard: &Shard) -> Result<ShardConnection, PgError> {
         ShardConnection::open(shard).await
     }
@@ -218,8 +207,6 @@ const PASSWORD_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A proxy that does not see a change of the map within this is stuck.
 const SEEN_PATIENCE: Duration = Duration::from_secs(2);
-/// For statements that have not begun to be answered.
-const SETTLED_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Not cancel safe: a call that is dropped may have done its work or part of it. Every function can be called again.
 pub async fn call(control: &Control, caller: &Caller, call: &Call) -> Result<Answer, PgError> {
