@@ -42,7 +42,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
             moving.reach("copied").await;
             return moving.advance(MoveState::CatchingUp, json!({})).await;
         }
-        if !copied.is_enabled {
+        if !copied.is_enabled && !replication::revive(moving, Direction::Forward).await? {
             return Err(Stop::Abort("replication has stopped with an error; the log of the target's server says why".to_owned()));
         }
         if let Some(reason) = replication::excess(&mut moving.source, Direction::Forward, &moving.the_move).await? {
