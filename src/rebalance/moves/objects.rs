@@ -24,7 +24,14 @@ CREATE TABLE IF NOT EXISTS shardgate.marker (
     move_id int NOT NULL, number bigint NOT NULL, PRIMARY KEY (move_id, number));
 CREATE TABLE IF NOT EXISTS shardgate.switched (
     move_id int PRIMARY KEY, incarnation bigint NOT NULL, at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp());
-ALTER TABLE shardgate.switched ADD COLUMN IF NOT EXISTS lsn pg_lsn;
+-- ALTER TABLE locks out whoever reads the table, also where there is nothing to add.
+DO $add$ BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a
+                   WHERE a.attrelid OPERATOR(pg_catalog.=) 'shardgate.switched'::pg_catalog.regclass
+                     AND a.attname OPERATOR(pg_catalog.=) 'lsn') THEN
+        ALTER TABLE shardgate.switched ADD COLUMN lsn pg_lsn;
+    END IF;
+END $add$;
 CREATE OR REPLACE FUNCTION shardgate.prove_term(move int, driver_term bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -149,6 +156,11 @@ pub(super) fn add_residue(id: MoveId, group: i32, values: &str) -> String {
 
 pub(super) fn remove_residue(id: MoveId, group: i32) -> String {
     format!("DELETE FROM shardgate.residue WHERE group_id = {group} AND move_id = {};", id.0)
+}
+
+/// The owner of the set has kept it: whatever a switch that did not come about has left there is undone.
+pub(super) fn keep_owner(id: MoveId, group: i32) -> String {
+    format!("{}{}", remove_residue(id, group), open_gate(id))
 }
 
 pub(super) fn marker(id: MoveId, number: i64) -> String {

@@ -19,6 +19,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     }
     let (id, group) = (moving.the_move.id, moving.group_id());
     moving.source.act(&objects::remove_residue(id, group)).await?;
+    moving.target.act(&objects::remove_residue(id, group)).await?;
     moving.reach("cleaned").await;
     Box::pin(covering_views::remove(moving)).await?;
     gates::remove(moving).await?;
