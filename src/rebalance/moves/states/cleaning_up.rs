@@ -6,7 +6,7 @@
 use super::super::deletion;
 use super::super::moving::Moving;
 use super::super::stop::Stop;
-use super::super::{covering_views, gates, objects, replication};
+use super::super::{covering_views, gates, moved_table, objects, replication};
 use crate::shardmap::{Epoch, MoveState};
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
@@ -17,6 +17,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     for table in moving.tables.clone() {
         deletion::delete_rows(&mut moving.source, &table).await?;
     }
+    moved_table::analyze(&moving.tables, &mut moving.source).await?;
     let (id, group) = (moving.the_move.id, moving.group_id());
     moving.source.act(&objects::remove_residue(id, group)).await?;
     moving.target.act(&objects::remove_residue(id, group)).await?;
