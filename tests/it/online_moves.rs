@@ -6,6 +6,7 @@ mod frozen;
 mod kills;
 mod long_readers;
 mod operators;
+mod partitioned;
 mod partitions;
 mod plans;
 mod rollbacks;

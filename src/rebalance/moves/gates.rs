@@ -17,9 +17,9 @@ pub(super) async fn remove(moving: &mut Moving) -> Result<(), Stop> {
     let id = moving.the_move.id;
     let running: BTreeSet<MoveId> = moving.store.running_moves().await?.into_iter().map(|running| running.id).collect();
     for site in [&mut moving.source, &mut moving.target] {
-        for table in &moving.tables {
-            if !is_dropped(site, id, &table.quoted, ATTEMPTS).await? {
-                site.act_patiently(&objects::disable_triggers(id, &table.quoted)).await?;
+        for (table,) in site.rows::<(String,)>(&gated(id)).await? {
+            if !is_dropped(site, id, &table, ATTEMPTS).await? {
+                site.act_patiently(&objects::disable_triggers(id, &table)).await?;
             }
         }
         site.act_patiently(&format!("DELETE FROM shardgate.marker WHERE move_id = {};", id.0)).await?;
@@ -52,6 +52,14 @@ async fn remove_left(site: &mut Site, has_ended: impl Fn(MoveId) -> bool) -> Res
         }
     }
     Ok(())
+}
+
+/// The tables that have them, whatever has become of these meanwhile.
+fn gated(id: MoveId) -> String {
+    format!(
+        r"SELECT DISTINCT tgrelid::regclass::text FROM pg_trigger WHERE tgname LIKE 'zz\_shardgate\_move\_{}\_%' ORDER BY 1",
+        id.0
+    )
 }
 
 const DISABLED: &str = r"SELECT DISTINCT substring(tgname FROM 'move_(\d+)_')::int4, tgrelid::regclass::text

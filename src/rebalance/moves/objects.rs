@@ -188,7 +188,7 @@ pub(super) fn publication(id: MoveId, direction: Direction, tables: &[MovedTable
 }
 
 pub(super) fn published(tables: &[MovedTable]) -> String {
-    let tables: Vec<String> = tables.iter().map(|table| format!("{} WHERE ({})", table.quoted, table.condition)).collect();
+    let tables: Vec<String> = tables.iter().map(|table| format!("ONLY {} WHERE ({})", table.quoted, table.condition)).collect();
     tables.join(", ")
 }
 

@@ -34,9 +34,7 @@ pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(
     moving.reach("abort_begun").await;
     let has_residue = format!("SELECT EXISTS (SELECT FROM shardgate.residue WHERE group_id = {group} AND move_id = {})", id.0);
     if moving.target.value::<bool>(&has_residue).await? {
-        for table in moving.tables.clone() {
-            deletion::delete_rows(&mut moving.target, &table).await?;
-        }
+        deletion::delete_rows(&mut moving.target, &moving.sharded).await?;
         moving.target.act(&objects::remove_residue(id, group)).await?;
     }
     moving.source.act(&objects::remove_residue(id, group)).await?;

@@ -14,10 +14,8 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     replication::end_all(moving).await?;
     confirm_owner(moving).await?;
     moving.reach("cleaning").await;
-    for table in moving.tables.clone() {
-        deletion::delete_rows(&mut moving.source, &table).await?;
-    }
-    moved_table::analyze(&moving.tables, &mut moving.source).await?;
+    deletion::delete_rows(&mut moving.source, &moving.sharded).await?;
+    moved_table::analyze(&moving.sharded, &mut moving.source).await?;
     let (id, group) = (moving.the_move.id, moving.group_id());
     moving.source.act(&objects::remove_residue(id, group)).await?;
     moving.target.act(&objects::remove_residue(id, group)).await?;

@@ -11,7 +11,7 @@ use crate::shardmap::MoveState;
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     let rows = verify::compare(moving, Direction::Forward).await?;
-    moved_table::analyze(&moving.tables, &mut moving.target).await?;
+    moved_table::analyze(&moving.sharded, &mut moving.target).await?;
     moving.reach("verified").await;
     moving.progress().rows_copied = Some(rows);
     moving.the_move.journal["verified"] = json!(rows);
