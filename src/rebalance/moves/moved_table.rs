@@ -32,6 +32,18 @@ pub(super) struct Columns {
     pub(super) primary_key: Vec<String>,
 }
 
+/// So that the planner knows what has become of the tables: at the target before statements go there, at the source of what is left.
+/// Where a lock is in the way the server does it by itself later.
+pub(super) async fn analyze(tables: &[MovedTable], site: &mut Site) -> Result<(), SiteError> {
+    for table in tables {
+        match site.act(&format!("ANALYZE {}", table.quoted)).await {
+            Ok(()) | Err(SiteError::Busy { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 impl MovedTable {
     /// The sharded tables of a group, by name.
     pub(super) fn of_group(map: &MapSnapshot, group: &Group, keys: &KeySet) -> Result<Vec<Self>, NoCondition> {
