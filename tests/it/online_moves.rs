@@ -4,6 +4,7 @@ mod aborts;
 mod crossings;
 mod freezes;
 mod frozen;
+mod keys;
 mod kills;
 mod long_readers;
 mod operators;
