@@ -144,7 +144,8 @@ const NAMED: &str = r"SELECT kind, substring(name FROM '(?:move|gate)_(\d+)')::i
         UNION ALL SELECT 'publication', pubname::text, NULL, NULL FROM pg_publication WHERE pubname ~ '^shardgate_move_\d+(_back)?$'
         UNION ALL SELECT 'subscription', subname::text, NULL, NULL FROM pg_subscription
             WHERE subname ~ '^shardgate_move_\d+(_back)?$' AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
-        UNION ALL SELECT 'trigger', tgname::text, tgrelid::regclass::text, NULL FROM pg_trigger WHERE tgname ~ '^zz_shardgate_move_\d+_'
+        UNION ALL SELECT 'trigger', tgname::text, tgrelid::regclass::text, NULL FROM pg_trigger
+            WHERE tgname ~ '^(00|zz)_shardgate_move_\d+_' AND tgparentid = 0
         UNION ALL SELECT 'gate', relname::text, NULL, NULL FROM pg_class
             WHERE relnamespace = to_regnamespace('shardgate') AND relname ~ '^gate_\d+$' AND relkind = 'r'
      ) named ORDER BY CASE kind WHEN 'subscription' THEN 0 WHEN 'slot' THEN 1 WHEN 'publication' THEN 2 WHEN 'trigger' THEN 3 ELSE 4 END";

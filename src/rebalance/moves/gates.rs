@@ -56,17 +56,14 @@ async fn remove_left(site: &mut Site, has_ended: impl Fn(MoveId) -> bool) -> Res
 
 /// The tables that have them, whatever has become of these meanwhile.
 fn gated(id: MoveId) -> String {
-    format!(
-        r"SELECT DISTINCT tgrelid::regclass::text FROM pg_trigger WHERE tgname LIKE 'zz\_shardgate\_move\_{}\_%' ORDER BY 1",
-        id.0
-    )
+    format!("SELECT DISTINCT t.tgrelid::regclass::text FROM pg_trigger t WHERE {} ORDER BY 1", objects::is_trigger_of(id))
 }
 
 const DISABLED: &str = r"SELECT DISTINCT substring(tgname FROM 'move_(\d+)_')::int4, tgrelid::regclass::text
-     FROM pg_trigger WHERE tgname ~ '^zz_shardgate_move_\d+_' AND tgenabled = 'D' ORDER BY 1, 2";
+     FROM pg_trigger WHERE tgname ~ '^(00|zz)_shardgate_move_\d+_' AND tgenabled = 'D' ORDER BY 1, 2";
 /// Gates that no trigger looks at.
 const UNUSED: &str = r"SELECT substring(relname FROM '\d+')::int4 FROM pg_class c
      WHERE relnamespace = to_regnamespace('shardgate') AND relname ~ '^gate_\d+$' AND relkind = 'r'
        AND NOT EXISTS (SELECT FROM pg_trigger t
-                       WHERE t.tgname LIKE 'zz\_shardgate\_move\_' || substring(c.relname FROM '\d+') || '\_%') ORDER BY 1";
+                       WHERE t.tgname LIKE '__\_shardgate\_move\_' || substring(c.relname FROM '\d+') || '\_%') ORDER BY 1";
 const ATTEMPTS: usize = 5;

@@ -6,6 +6,7 @@
 //!   on the source, that it was rolled back. Outlives a map database that fails over and forgets.
 //! * `covering_view` and the views themselves, on every shard: see [`super::covering_views`].
 //! * `gate_N` with its triggers, for each move: see [`gate`].
+//! * `set_aside`: where moving tables refer to others, see [`super::references`].
 //!
 //! Names carry the move's number. Everything can be made again and removed again.
 
@@ -102,43 +103,55 @@ pub(super) fn close_gate(id: MoveId) -> String {
 
 /// The triggers of one table. They fire after the row is final, whatever the application's own triggers have made of it.
 pub(super) fn gate_triggers(id: MoveId, table: &MovedTable) -> String {
-    let (number, on) = (id.0, &table.quoted);
+    let on = &table.quoted;
     let (new, old) = (&table.condition_new, &table.condition_old);
     let trigger = |suffix: &str, event: &str, when: &str, function: &str| {
         format!(
-            "CREATE OR REPLACE TRIGGER zz_shardgate_move_{number}_{suffix} {event} ON {on} \
-             FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION shardgate.{function}();"
+            "CREATE OR REPLACE TRIGGER {} {event} ON {on} FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION shardgate.{function}();",
+            gate_trigger(id, suffix)
         )
     };
-    let gate = format!("gate_{number}");
+    let gate = format!("gate_{}", id.0);
     [
         trigger("insert", "AFTER INSERT", new, &gate),
         trigger("update", "AFTER UPDATE", &format!("{new} OR {old}"), &gate),
         trigger("delete", "AFTER DELETE", old, &gate),
         trigger("cross", "AFTER UPDATE", &format!("({new}) IS TRUE <> (({old}) IS TRUE)"), "refuse_crossing"),
         format!(
-            "CREATE OR REPLACE TRIGGER zz_shardgate_move_{number}_truncate BEFORE TRUNCATE ON {on} \
-             FOR EACH STATEMENT EXECUTE FUNCTION shardgate.refuse_truncate_while_moving();"
+            "CREATE OR REPLACE TRIGGER {} BEFORE TRUNCATE ON {on} \
+             FOR EACH STATEMENT EXECUTE FUNCTION shardgate.refuse_truncate_while_moving();",
+            gate_trigger(id, "truncate")
         ),
     ]
     .concat()
 }
 
+/// The name of a trigger of a move that fires behind the application's own.
+pub(super) fn gate_trigger(id: MoveId, suffix: &str) -> String {
+    format!("zz_shardgate_move_{}_{suffix}", id.0)
+}
+
+/// Of `pg_trigger`: the triggers of a move, but for those that partitions have from their table.
+pub(super) fn is_trigger_of(id: MoveId) -> String {
+    format!("t.tgname LIKE '__\\_shardgate\\_move\\_{}\\_%' AND t.tgparentid = 0", id.0)
+}
+
 pub(super) fn drop_triggers(id: MoveId, table: &str) -> String {
-    ["insert", "update", "delete", "cross", "truncate"]
-        .map(|suffix| format!("DROP TRIGGER IF EXISTS zz_shardgate_move_{}_{suffix} ON {table};", id.0))
-        .concat()
+    for_each_trigger(id, table, "DROP TRIGGER %2$I ON %1$s", "true")
 }
 
 /// Passes beside readers, not beside writers.
 pub(super) fn disable_triggers(id: MoveId, table: &str) -> String {
+    for_each_trigger(id, table, "ALTER TABLE %s DISABLE TRIGGER %I", "t.tgenabled <> 'D'")
+}
+
+fn for_each_trigger(id: MoveId, table: &str, act: &str, condition: &str) -> String {
+    let table = quoted_literal(table);
     format!(
-        "DO $disable$ DECLARE name text; BEGIN FOR name IN SELECT t.tgname FROM pg_catalog.pg_trigger t \
-         WHERE t.tgrelid = {}::pg_catalog.regclass AND t.tgname LIKE 'zz\\_shardgate\\_move\\_{}\\_%' AND t.tgenabled <> 'D' \
-         LOOP EXECUTE pg_catalog.format('ALTER TABLE %s DISABLE TRIGGER %I', {}, name); END LOOP; END $disable$;",
-        quoted_literal(table),
-        id.0,
-        quoted_literal(table)
+        "DO $each$ DECLARE name text; BEGIN FOR name IN SELECT t.tgname FROM pg_catalog.pg_trigger t \
+         WHERE t.tgrelid = pg_catalog.to_regclass({table}) AND {} AND {condition} \
+         LOOP EXECUTE pg_catalog.format('{act}', {table}, name); END LOOP; END $each$;",
+        is_trigger_of(id)
     )
 }
 

@@ -9,6 +9,7 @@ use super::direction::Direction;
 use super::fencing;
 use super::moving::Moving;
 use super::objects;
+use super::references;
 use super::site::SiteError;
 use super::stop::Stop;
 use crate::catalog::quoted_literal;
@@ -199,6 +200,13 @@ async fn rights(moving: &mut Moving, found: &mut Findings) -> Result<(), SiteErr
         }
     }
     for site in [&mut moving.source, &mut moving.target] {
+        let referred = references::not_owned(site, &moving.sharded).await?;
+        if !referred.is_empty() {
+            found.add(
+                format!("the mover's user on shard \"{}\" does not own {referred}, to which moving tables refer", site.name),
+                "Give the shard's url a user who owns it: a move makes triggers there",
+            );
+        }
         let roles = fencing::untouchable_roles(site).await?;
         if !roles.is_empty() {
             found.add(

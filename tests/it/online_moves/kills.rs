@@ -106,7 +106,7 @@ impl Stage {
         self.command(&[&arguments, more].concat())
     }
 
-    fn command(&self, arguments: &[&str]) -> tokio::process::Child {
+    pub(super) fn command(&self, arguments: &[&str]) -> tokio::process::Child {
         tokio::process::Command::new(env!("CARGO_BIN_EXE_shard-rebalance"))
             .args(["--map", &self.cluster.map_url()])
             .args(arguments)

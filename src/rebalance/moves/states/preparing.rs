@@ -10,7 +10,7 @@ use super::super::direction::Direction;
 use super::super::moved_table::members_sql;
 use super::super::moving::Moving;
 use super::super::stop::Stop;
-use super::super::{covering_views, objects, replication};
+use super::super::{covering_views, objects, references, replication};
 use crate::shardmap::MoveState;
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
@@ -30,6 +30,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
         moving.target.act_patiently(&triggers).await?;
         moving.source.act_patiently(&triggers).await?;
     }
+    Box::pin(references::guard(moving)).await?;
     moving.reach("gated").await;
     // Later than the beginning of the exclusion.
     let epoch = moving.store.epoch().await?;
@@ -72,10 +73,10 @@ pub(in super::super) fn shapes_sql(moving: &Moving) -> String {
              (SELECT pg_catalog.string_agg(a.attnum || ' ' || a.atttypid || ' ' || a.attisdropped, ',' ORDER BY a.attnum)
               FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0),
              (SELECT pg_catalog.string_agg(t.tgname || t.tgenabled::text, ',' ORDER BY t.tgname)
-              FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname LIKE 'zz\\_shardgate\\_move\\_{id}\\_%')),
+              FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid AND {triggers})),
              ';' ORDER BY c.oid), 'UTF8')), 'hex')
           FROM ({members}) m JOIN pg_catalog.pg_class c ON c.oid = m.oid)",
-        id = moving.the_move.id.0,
+        triggers = objects::is_trigger_of(moving.the_move.id),
         members = members_sql(&moving.sharded)
     )
 }
