@@ -3,6 +3,7 @@
 mod aborts;
 mod freezes;
 mod frozen;
+mod keys;
 mod kills;
 mod long_readers;
 mod operators;

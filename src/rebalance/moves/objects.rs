@@ -162,7 +162,7 @@ pub(super) fn drop_gate(id: MoveId) -> String {
 
 pub(super) fn add_residue(id: MoveId, group: i32, values: &str) -> String {
     format!(
-        "INSERT INTO shardgate.residue (group_id, move_id, hashes, keys, ranges) VALUES ({group}, {}, {values}) ON CONFLICT DO NOTHING;",
+        "INSERT INTO shardgate.residue (group_id, move_id, hashes, keys, ranges, other_keys) VALUES ({group}, {}, {values}) ON CONFLICT DO NOTHING;",
         id.0
     )
 }

@@ -22,7 +22,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     Box::pin(covering_views::make(moving)).await?;
     moving.store.begin_exclusion(&moving.actor, id, moving.term).await?;
     moving.reach("excluding").await;
-    let residue = objects::add_residue(id, group, &moving.keys.residue_values());
+    let residue = objects::add_residue(id, group, &moving.keys.residue_values(&moving.group.key_types));
     moving.target.act(&format!("{residue}{}", objects::gate(id, false))).await?;
     moving.source.act(&objects::gate(id, true)).await?;
     for table in &moving.tables {

@@ -82,7 +82,7 @@ pub(in super::super) async fn take_over(
     held_since: Option<Instant>,
 ) -> Result<(), Stop> {
     let (id, group) = (moving.the_move.id, moving.group_id());
-    let residue = objects::add_residue(id, group, &moving.keys.residue_values());
+    let residue = objects::add_residue(id, group, &moving.keys.residue_values(&moving.group.key_types));
     moving.publisher(direction).act(&residue).await?;
     moving.reach_on_way(direction, "residue_at_source").await;
     let incarnation = moving.store.epoch().await?.incarnation;
