@@ -308,7 +308,7 @@ fn add_dependencies(rows: Vec<DependencyRow>, catalog: &mut Catalog) -> Result<(
                 relation.triggers.iter().any(|trigger| trigger.name == name && on == DependencyTarget::Function(trigger.function))
             });
         if !is_own_function {
-            catalog.relation_dependencies.entry(oid(relation)?).or_default().push(Dependency { of, name, on });
+            catalog.relation_dependencies.or_default(oid(relation)?).push(Dependency { of, name, on });
         }
     }
     Ok(())

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::backend::catalog_reader::{self, Printed, WhenHeld};
 use crate::backend::identity;
-use crate::catalog::{Catalog, Oid, SequenceName};
+use crate::catalog::{ByOid, Catalog, SequenceName};
 use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
 use crate::net::connect_options;
@@ -324,7 +324,7 @@ fn unreadable(shard: &Shard) -> PgError {
 
 /// The digest is of definitions: a table that was made anew alike has another oid.
 pub(super) fn same_oids(one: &Catalog, other: &Catalog) -> bool {
-    fn same<V>(one: &HashMap<Oid, V>, other: &HashMap<Oid, V>) -> bool {
+    fn same<V>(one: &ByOid<V>, other: &ByOid<V>) -> bool {
         one.len() == other.len() && one.keys().all(|oid| other.contains_key(oid))
     }
     same(&one.relations, &other.relations) && same(&one.functions, &other.functions) && same(&one.types, &other.types)
