@@ -24,7 +24,7 @@ use crate::session::ddl::own_catalog::OwnCatalog;
 use crate::session::gateway::Gateway;
 use crate::session::sequences::numbered::Numbered;
 use crate::session::{Failure, Session};
-use crate::shardmap::{Epoch, MapSnapshot, ProxyId, SchemaChangeId, Shard};
+use crate::shardmap::{EndedSchemaChange, Epoch, MapSnapshot, ProxyId, SchemaChangeId};
 use crate::sql::{Analyzed, Read};
 
 /// A proxy that does not see a change of the map within this is stuck, or its connection to the map is.
@@ -147,6 +147,14 @@ impl Gateway {
         }
         Ok(())
     }
+    /// A change of this proxy's has ended, and the catalogue was read after it: nothing else is new, unless another one has ended.
+    fn note_own_end(&self, ended: EndedSchemaChange) {
+        self.catalog_mark.rcu(|mark| {
+            let schema_version = if mark.schema_version == ended.before { ended.after } else { mark.schema_version };
+            Arc::new(CatalogMark { schema_version, ..**mark })
+        });
+    }
+
 
     /// Tables that were dropped on the shards leave the map.
     async fn follow_tables(&self, actor: &str, change: &SchemaChange) -> Result<(), PgError> {
@@ -263,7 +271,8 @@ impl Session {
         }
         self.gateway.refresh_catalog().await?;
         self.gateway.follow_tables(&self.identity.user, &change).await?;
-        self.gateway.map.store().finish_schema_change(&self.identity.user, change.id).await?;
+        let ended = self.gateway.map.store().finish_schema_change(&self.identity.user, change.id).await?;
+        self.gateway.note_own_end(ended);
         let epoch = self.gateway.map.refresh().await?;
         self.gateway.follow_schema().await?;
         if !self.gateway.map.seen_by_all(epoch, FOLLOWED_WITHIN).await? {
