@@ -335,7 +335,7 @@ impl<'c> Reader<'c> {
     }
 
     /// What a function touches: declared, or proven from its body.
-    fn closure(&self, function: &Function) -> Closure {
+    pub(super) fn closure(&self, function: &Function) -> Closure {
         let declared = self.context.map.functions.get(&(function.schema.clone(), function.name.clone()));
         if let Some(declared) = declared {
             let oids = |tables: &[(String, String)]| -> Option<Vec<u32>> {
