@@ -144,8 +144,10 @@ impl Base {
             return Ok(Step::Snapshot(Snapshot::Lacks(missing)));
         }
         let (catalog, notes) = self.with_units(&mut rows, printed, &units)?;
-        if self.find_dependents(source, &catalog, &units, search).await? {
-            return Ok(Step::Again);
+        match self.find_dependents(source, &catalog, &units, search).await? {
+            Dependents::Read => {}
+            Dependents::More => return Ok(Step::Again),
+            Dependents::NoUnits => return Ok(Step::InDoubt),
         }
         let base = S::SEES_COMMITTED.then(|| {
             let unfinished = units_of(&missing)?;
@@ -234,14 +236,14 @@ impl Base {
         Ok((catalog, notes))
     }
 
-    /// Are there more units whose definitions name what has another name now? They are read in the next round.
+    /// Whose definitions name what has another name now? What has not been read is read in the next round.
     async fn find_dependents<S: CatalogSource>(
         &self,
         source: &mut S,
         now: &Catalog,
         units: &BTreeSet<Unit>,
         search: &mut Search,
-    ) -> Result<bool, CatalogError> {
+    ) -> Result<Dependents, CatalogError> {
         let (mut renamed, mut widened) = (Vec::new(), Vec::new());
         for unit in units {
             match self.difference(now, *unit) {
@@ -251,14 +253,15 @@ impl Base {
             }
         }
         if renamed.is_empty() && widened.is_empty() {
-            return Ok(false);
+            return Ok(Dependents::Read);
         }
         let rows = run(source, "schema", "SET LOCAL lock_timeout = 0", &changes::dependents(&renamed, &widened)).await?;
-        let found: BTreeSet<Unit> = rows.iter().map(|row| changes::dependent(row)).collect::<Result<_, _>>()?;
+        let found: Option<BTreeSet<Unit>> = rows.iter().map(|row| changes::dependent(row)).collect::<Result<_, _>>()?;
+        let Some(found) = found else { return Ok(Dependents::NoUnits) };
         let is_known = |unit: &Unit| units.contains(unit) || !is_in(now, *unit);
         let is_more = !found.iter().all(is_known);
         search.also.extend(found);
-        Ok(is_more)
+        Ok(if is_more { Dependents::More } else { Dependents::Read })
     }
 
     fn difference(&self, now: &Catalog, (kind, oid): Unit) -> Difference {
@@ -285,6 +288,14 @@ impl Base {
 
 /// Rounds in which more is found; then all is read.
 const ROUNDS_MAX: usize = 12;
+
+/// Of what has another name now.
+enum Dependents {
+    Read,
+    More,
+    /// Casts, operators and the like.
+    NoUnits,
+}
 
 /// How an object differs for others, whose definitions may name it.
 enum Difference {

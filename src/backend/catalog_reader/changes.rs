@@ -400,19 +400,23 @@ unit (kind, oid) AS (
     LEFT JOIN pg_type el ON el.oid = t.typelem AND t.typcategory = 'A'
     LEFT JOIN pg_class c ON c.oid = coalesce(nullif(t.typrelid, 0), el.typrelid) AND c.relkind <> 'c'
     WHERE d.class = 'pg_type'::regclass AND c.oid IS NULL
+    UNION SELECT '-', 0 FROM named d
+    WHERE d.class NOT IN ('pg_class'::regclass, 'pg_attrdef'::regclass, 'pg_constraint'::regclass, 'pg_trigger'::regclass, 'pg_policy'::regclass,
+                          'pg_rewrite'::regclass, 'pg_proc'::regclass, 'pg_type'::regclass, 'pg_statistic_ext'::regclass)
 )
 SELECT kind || ' ' || oid FROM unit LIMIT 257";
 
-/// A row of [`dependents`].
-pub(super) fn dependent(row: &[u8]) -> Result<Unit, CatalogError> {
+/// A row of [`dependents`]; `None`: it is no unit, such as a cast.
+pub(super) fn dependent(row: &[u8]) -> Result<Option<Unit>, CatalogError> {
     let text = String::from_utf8_lossy(row);
     let unexpected = || CatalogError::Unexpected { what: "dependent", value: text.to_string() };
     let (kind, oid) = text.split_once(' ').ok_or_else(unexpected)?;
     let kind = match kind {
+        "-" => return Ok(None),
         "r" => UnitKind::Relation,
         "f" => UnitKind::Function,
         "t" => UnitKind::Type,
         _ => return Err(unexpected()),
     };
-    Ok((kind, oid.parse().map_err(|_| unexpected())?))
+    Ok(Some((kind, oid.parse().map_err(|_| unexpected())?)))
 }

@@ -300,15 +300,15 @@ fn add_dependencies(rows: Vec<DependencyRow>, catalog: &mut Catalog) -> Result<(
             "trigger" => DependentKind::TriggerWhen,
             _ => return Err(CatalogError::Unexpected { what: "dependent", value: kind }),
         };
-        let target = oid(target)?;
+        let (relation, target) = (oid(relation)?, oid(target)?);
+        // Indexes and composite types have columns, too.
+        let Some(owner) = catalog.relations.get(&relation) else { continue };
         let on = if is_function { DependencyTarget::Function(target) } else { DependencyTarget::Relation(target) };
         // A trigger's function is in Relation::triggers, with or without a condition.
         let is_own_function = of == DependentKind::TriggerWhen
-            && catalog.relations.get(&oid(relation)?).is_some_and(|relation| {
-                relation.triggers.iter().any(|trigger| trigger.name == name && on == DependencyTarget::Function(trigger.function))
-            });
+            && owner.triggers.iter().any(|trigger| trigger.name == name && on == DependencyTarget::Function(trigger.function));
         if !is_own_function {
-            catalog.relation_dependencies.or_default(oid(relation)?).push(Dependency { of, name, on });
+            catalog.relation_dependencies.or_default(relation).push(Dependency { of, name, on });
         }
     }
     Ok(())
