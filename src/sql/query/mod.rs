@@ -31,6 +31,7 @@ mod from;
 mod functions;
 mod insert;
 mod keyed_bodies;
+mod keyed_calls;
 mod last_step;
 mod leaves;
 mod limits;

@@ -82,3 +82,6 @@ BEGIN EXECUTE 'INSERT INTO journal VALUES ($1, $2, 0, $3)' USING NEW.k, TG_OP, N
 CREATE TRIGGER tells AFTER INSERT ON told FOR EACH ROW EXECUTE FUNCTION tells();
 CREATE TABLE strays (k int PRIMARY KEY, m int);
 CREATE FUNCTION strays() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO journal VALUES (NEW.m, TG_OP, 0, ''''); RETURN NULL; END';
+CREATE FUNCTION v_of(key int) RETURNS text LANGUAGE sql STABLE AS 'SELECT v FROM t WHERE k = key';
+CREATE FUNCTION rows_of(key int, lowest int) RETURNS SETOF w LANGUAGE plpgsql AS 'BEGIN RETURN QUERY SELECT * FROM w x WHERE x.k = key AND x.n >= lowest; END';
+CREATE PROCEDURE put(value text, key int) LANGUAGE plpgsql AS 'BEGIN EXECUTE ''INSERT INTO journal VALUES ($1, ''''PUT'''', 99, $2)'' USING key, value; END';

@@ -192,3 +192,31 @@ SELECT * FROM journal WHERE n = 0;
 INSERT INTO strays VALUES (1, 2), (2, 3), (3, 4), (4, 5);
 --! refused
 INSERT INTO strays VALUES (1, 2);
+-- Functions that are declared to touch the rows of the key that an argument gives.
+SELECT v_of(1), v_of(1) IS NULL;
+SELECT v_of(2);
+SELECT v_of(3);
+SELECT v_of(4), (SELECT m FROM t WHERE k = 4);
+SELECT v_of(5) FROM t WHERE k = 5;
+SELECT v_of(NULL);
+SELECT v_of(1000);
+--! any order
+SELECT * FROM rows_of(6, 2);
+--! any order
+SELECT * FROM rows_of('7', 1) r JOIN w ON w.k = r.k AND w.n = r.n WHERE w.k = 7;
+CALL put('by call', 41);
+CALL put('by call', 42);
+CALL put('by call', 43);
+BEGIN;
+CALL put('in a transaction', 44);
+CALL put('in a transaction', 45);
+SELECT v_of(8);
+COMMIT;
+--! any order
+SELECT * FROM journal WHERE n = 99;
+--! refused
+SELECT v_of(k) FROM t;
+--! refused
+SELECT v_of(key => 3);
+--! refused
+SELECT v_of(7), m FROM t;
