@@ -10,6 +10,8 @@ use super::kills::Stage;
 use super::{leftovers, move_partitions, partitions_on, rebalance, text};
 use crate::support::Cluster;
 
+const SWITCHES: i64 = 20;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_of_every_kind_outlive_moves_and_delay_none() {
     let stage = Stage::start(Cluster::start(2).await).await;
@@ -28,7 +30,7 @@ async fn readers_of_every_kind_outlive_moves_and_delay_none() {
     assert!(first.len() > 20_000);
 
     let mut shown = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..SWITCHES {
         let partition = partitions_on(&stage.proxy, "t", "a").await[0];
         let moved = tokio::time::timeout(Duration::from_secs(60), move_partitions(&stage.cluster, &[partition], "b")).await;
         shown.push(moved.expect("a move is delayed"));
@@ -36,7 +38,7 @@ async fn readers_of_every_kind_outlive_moves_and_delay_none() {
     let map = stage.cluster.connect_map().await;
     let attempts = map.query_one("SELECT max(attempts), count(*) FILTER (WHERE state = 'done') FROM shardgate_map.move", &[]).await;
     let attempts = attempts.expect("moves");
-    assert_eq!((attempts.get::<_, i32>(0), attempts.get::<_, i64>(1)), (1, 3), "a cut-over was delayed: {shown:?}");
+    assert_eq!((attempts.get::<_, i32>(0), attempts.get::<_, i64>(1)), (1, SWITCHES), "a cut-over was delayed: {shown:?}");
 
     let seen = idle.query_one("SELECT count(*) FROM t", &[]).await.expect("the idle reader goes on");
     assert_eq!(seen.get::<_, i64>(0), 500);

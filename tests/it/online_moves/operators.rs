@@ -77,6 +77,9 @@ async fn doctor_finds_and_removes_what_is_left_over() {
              CREATE FUNCTION shardgate.gate_77() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
              CREATE TRIGGER zz_shardgate_move_77_insert AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION shardgate.gate_77();
              INSERT INTO shardgate.residue (group_id, move_id, hashes) VALUES (1, 77, '{[1,2]}');
+             CREATE TRIGGER \"00_shardgate_move_77_1_delete\" AFTER DELETE ON t FOR EACH ROW EXECUTE FUNCTION shardgate.gate_77();
+             CREATE SUBSCRIPTION shardgate_move_77_back CONNECTION 'host=127.0.0.1 port=1' PUBLICATION p
+                 WITH (connect = false, slot_name = 'shardgate_move_77_back');
              CREATE VIEW shardgate.view_0123456789abcdef AS SELECT * FROM t",
         )
         .await
@@ -88,13 +91,18 @@ async fn doctor_finds_and_removes_what_is_left_over() {
         .batch_execute(
             "CREATE SUBSCRIPTION shardgate_move_77 CONNECTION 'host=127.0.0.1 port=1' PUBLICATION p
                  WITH (connect = false, slot_name = 'shardgate_move_77');
+             CREATE PUBLICATION shardgate_move_77_back FOR TABLE t;
              INSERT INTO t SELECT id, 'stray' FROM (VALUES (1), (2), (3), (4), (5), (6), (7), (8), (9), (10)) v (id)",
         )
         .await
         .expect("planted");
+    let slot = "SELECT pg_create_logical_replication_slot('shardgate_move_77_back', 'pgoutput')";
+    cluster.connect_shard(1).await.execute(slot, &[]).await.expect("a slot");
     let found = rebalance(&cluster, &["doctor", "--json"]).await;
     assert_eq!(found.status.code(), Some(1));
     let told = text(&found.stdout);
+    let back = |kind: &str| told.contains(&format!("{kind} shardgate_move_77_back"));
+    assert!(["subscription", "publication", "slot"].into_iter().all(back), "what a way back has left: {told}");
     for kind in ["slot", "publication", "subscription", "trigger", "gate", "residues", "covering view", "rows of table"] {
         assert!(told.contains(kind), "{kind}: {told}");
     }
