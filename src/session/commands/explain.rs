@@ -243,8 +243,7 @@ impl Session {
         };
         let sql = merge.map_or_else(|| alone.to_owned(), |merge| fragment_text(inner, &merge, text));
         let reach = reach.ok_or_else(|| PgError::internal("a route without shards"))?;
-        let sql = if is_analyze { self.text_with_time(&reach, inner, &sql).await?.unwrap_or(sql) } else { sql };
-        self.transaction.timed = None;
+        let sql = if is_analyze { self.made_text_with_time(&reach, inner, &sql).await?.unwrap_or(sql) } else { sql };
         let names: Vec<String> = reach.shards().iter().map(|shard| self.shard_name(*shard)).collect();
         let on = names.iter().map(|name| (name.clone(), sql.trim().to_owned())).collect();
         let asked = Asked { reach, sql: format!("{explain}{sql}") };

@@ -100,14 +100,24 @@ impl Session {
         text: &str,
     ) -> Result<Option<String>, Failure> {
         self.transaction.timed = None;
+        let changed = self.made_text_with_time(reach, statement, text).await?;
+        self.transaction.timed = changed.as_ref().map(|changed| Timed { own: text.to_owned(), changed: changed.clone() });
+        Ok(changed)
+    }
+
+    /// The same of a text that is not the client's, in which a place means nothing to it.
+    pub(in crate::session) async fn made_text_with_time(
+        &mut self,
+        reach: &Reach,
+        statement: &Analysis,
+        text: &str,
+    ) -> Result<Option<String>, Failure> {
         if !self.reads_other_clock(statement, reach.single())? || with_time(text, &self.context, PARAMETER)?.is_none() {
             return Ok(None);
         }
         // Digits, dashes, colons: nothing to quote.
         let time = format!("'{}'::pg_catalog.timestamptz", self.time_of_transaction().await?);
-        let changed = with_time(text, &self.context, &time)?;
-        self.transaction.timed = changed.as_ref().map(|changed| Timed { own: text.to_owned(), changed: changed.clone() });
-        Ok(changed)
+        Ok(with_time(text, &self.context, &time)?)
     }
 
     /// An error's message with its place in the client's own text.

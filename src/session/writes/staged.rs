@@ -479,12 +479,15 @@ impl Session {
         };
         let route = self.route(statement, &inputs).await?;
         self.note_numbers_of(statement.numbers, &route);
-        let writing = match route {
-            Route::Shard(reach) => Arc::new(Writing { reach: Some(reach), kind: WritingKind::Parts }),
-            Route::Write(writing) => writing,
-            Route::Scatter(_) | Route::Gather(_) => return Err(PgError::internal("a write is routed as a read").into()),
-        };
-        Ok(Found { writing, text })
+        match route {
+            Route::Shard(reach) => {
+                let timed = Box::pin(self.made_text_with_time(&reach, statement, &text)).await?;
+                let writing = Arc::new(Writing { reach: Some(reach), kind: WritingKind::Parts });
+                Ok(Found { writing, text: timed.unwrap_or(text) })
+            }
+            Route::Write(writing) => Ok(Found { writing, text }),
+            Route::Scatter(_) | Route::Gather(_) => Err(PgError::internal("a write is routed as a read").into()),
+        }
     }
 
     pub(in crate::session) async fn write_text_of(

@@ -89,10 +89,14 @@ async fn every_statement_of_a_transaction_has_its_time() {
         assert_eq!(client.row(TIMES).await, ["1", "1", "1", "t", "5"], "{sent:?}");
         assert_eq!(client.value("SELECT at = now() FROM journal").await, "t", "{sent:?}");
         for place in 0..3 {
-            let sql = "SELECT k FROM stamps WHERE k = $1 AND at = now() AND day = CURRENT_DATE AND utc::time = (now() AT TIME ZONE 'utc')::time";
-            let key = fill_in(&stage, &format!("{{{place}}}"));
-            let told = send(&mut client, sent, sql, &[&key]).await;
-            assert!(told.contains(&format!("D({key})")), "{sent:?} on shard {place}: {told}");
+            for sql in [
+                "SELECT k FROM stamps WHERE k = $1 AND at = now() AND day = CURRENT_DATE AND utc::time = (now() AT TIME ZONE 'utc')::time",
+                "SELECT k FROM stamps WHERE k = $1 AND at < statement_timestamp()",
+            ] {
+                let key = fill_in(&stage, &format!("{{{place}}}"));
+                let told = send(&mut client, sent, sql, &[&key]).await;
+                assert!(told.contains(&format!("D({key})")), "{sent:?} {sql} on shard {place}: {told}");
+            }
         }
         let told = send(
             &mut client,
@@ -140,6 +144,13 @@ async fn rows_that_come_by_other_ways_have_it_too() {
         ("UPDATE stamps SET at = now()", "C(UPDATE 6)"),
         ("SELECT now() = (SELECT max(at) FROM stamps)", "D(t)"),
         ("INSERT INTO journal (what) SELECT 'x' RETURNING at = now()", "D(t)"),
+        ("INSERT INTO journal (what) SELECT 'rows' FROM stamps RETURNING at = now()", "D(t)"),
+        ("INSERT INTO journal (what) VALUES ('script'); INSERT INTO journal (what) VALUES ('script') RETURNING at = now()", "D(t)"),
+        (
+            "MERGE INTO journal j USING stamps s ON j.id = -s.k WHEN NOT MATCHED THEN INSERT (id, at, what) VALUES (-s.k, now(), 'merged')",
+            "C(MERGE 6)",
+        ),
+        ("SELECT count(DISTINCT at), bool_and(at = now()), count(*) FROM journal", "D(1,t,15)"),
     ] {
         let told = client.ask(&ask(sql)).await;
         assert!(!told.contains("E(") && told.contains(wanted), "{sql}: {told}");
