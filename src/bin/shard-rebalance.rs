@@ -265,8 +265,8 @@ fn run(map: &str, common: &Common, verb: Verb) -> anyhow::Result<ExitCode> {
                     By::Count => Cost::Count,
                     By::Bytes | By::Load => Cost::Bytes,
                 };
-                let options = PlanOptions { cost, threshold, drained: drain, deadline: common.deadline, is_json: common.json };
-                plan_verbs::plan(map, &options, out.as_deref()).await?;
+                let options = PlanOptions { cost, threshold, drained: drain, group: None, deadline: common.deadline };
+                plan_verbs::plan(map, &options, out.as_deref(), common.json).await?;
             }
             Verb::Apply { file } => apply(map, &file, common.deadline, common.json).await?,
             Verb::Move { partition, to, how } => {

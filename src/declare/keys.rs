@@ -1,6 +1,6 @@
-//! Keys and partitions: `map_key`, `map_keys`, `set_default_shard`, `split_partition`, `merge_partitions`, `locate`, and planning moves.
+//! Keys and partitions: `map_key`, `map_keys`, `set_default_shard`, `split_partition`, `merge_partitions`, `locate`.
 //!
-//! Changes of the map only; what is planned a proxy does. The map's stored functions refuse what would leave rows behind.
+//! Changes of the map only. The map's stored functions refuse what would leave rows behind.
 
 use std::sync::Arc;
 
@@ -10,18 +10,16 @@ use super::names::{Name, nearest};
 use super::{Caller, Control};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{Key, KeyColumn, KeyType};
-use crate::shardmap::{
-    Bound, Group, GroupId, Isolation, MapSnapshot, PartitionId, Strategy, Table, TableKind, refuse_impossible_key,
-};
+use crate::shardmap::{Bound, Group, GroupId, MapSnapshot, PartitionId, Strategy, Table, TableKind, refuse_impossible_key};
 
 /// A sharded table as the map knows it.
-struct ShardedTable {
+pub(super) struct ShardedTable {
     table: Arc<Table>,
-    group: Arc<Group>,
+    pub(super) group: Arc<Group>,
 }
 
 impl ShardedTable {
-    fn name(&self) -> (&str, &str) {
+    pub(super) fn name(&self) -> (&str, &str) {
         (&self.table.schema, &self.table.name)
     }
 
@@ -44,7 +42,7 @@ impl ShardedTable {
 }
 
 /// By the snapshot that this proxy has, or else by the newest: mapping a million keys must not read the map a million times.
-async fn find(control: &Control, caller: &Caller, text: &str) -> Result<ShardedTable, PgError> {
+pub(super) async fn find(control: &Control, caller: &Caller, text: &str) -> Result<ShardedTable, PgError> {
     let name = Name::parse(text)?;
     let known = lookup_table(&control.map.snapshot(), caller, &name);
     match known {
@@ -136,7 +134,7 @@ pub(super) async fn split(control: &Control, user: &str, arguments: &Arguments) 
     Ok(upper.0)
 }
 
-fn unknown_partition(partition: PartitionId) -> PgError {
+pub(super) fn unknown_partition(partition: PartitionId) -> PgError {
     PgError::new(SqlState::UNDEFINED_OBJECT, format!("partition {} does not exist", partition.0))
         .with_hint("SELECT partition_id, low, high FROM shardgate.partitions lists the partitions.")
 }
@@ -146,23 +144,6 @@ pub(super) async fn merge(control: &Control, user: &str, arguments: &Arguments) 
     let kept = control.map.store().merge_partitions(user, a, b).await?;
     control.reached().await?;
     Ok(kept.0)
-}
-
-/// A proxy drives the move; the answer is its number.
-pub(super) async fn plan_move(control: &Control, user: &str, partitions: &[i32], arguments: &Arguments) -> Result<i32, PgError> {
-    let partitions: Vec<PartitionId> = partitions.iter().copied().map(PartitionId).collect();
-    let target = arguments.text("to_shard")?;
-    let planned = control.map.store().plan_move(user, &partitions, target, &control.move_options(), None).await?;
-    Ok(planned.0)
-}
-
-/// The same for one key, which gets a partition of its own first; no number where it is on that shard already.
-pub(super) async fn plan_isolation(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<Option<i32>, PgError> {
-    let table = find(control, caller, arguments.text("table_name")?).await?;
-    let isolation = Isolation { table: table.name(), key: arguments.text("key")?, shard: arguments.text("shard")? };
-    let planned = control.map.store().plan_isolation(&caller.user, isolation, &control.move_options(), None).await?;
-    control.reached().await?;
-    Ok(planned.map(|id| id.0))
 }
 
 pub(super) async fn locate(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<Vec<Option<String>>, PgError> {

@@ -30,6 +30,7 @@ mod functions;
 mod gate;
 mod key;
 mod keys;
+mod moves;
 mod names;
 mod placement;
 mod references;
@@ -45,6 +46,7 @@ mod turn;
 mod undistribute;
 mod wire_argument;
 
+pub use moves::{By, Rebalancer, Rebalancing, Started};
 pub use support::CommitSupport;
 pub use wire_argument::argument_from_wire;
 
@@ -92,6 +94,7 @@ pub struct Control {
     client_roles: Vec<String>,
     /// From the switch of a move to its end.
     grace_ms: u64,
+    rebalancer: Option<Rebalancer>,
     ids: functions::UniqueIds,
 }
 
@@ -99,12 +102,17 @@ impl Control {
     /// `client_roles`: the configured users when shard connections are made as the client's user; else none.
     pub fn new(map: Arc<ShardMap>, client_roles: Vec<String>) -> Self {
         let grace_ms = MoveOptions::default().grace_ms;
-        Self { map, client_roles, grace_ms, ids: functions::UniqueIds::default() }
+        Self { map, client_roles, grace_ms, rebalancer: None, ids: functions::UniqueIds::default() }
     }
 
     /// Of moves that are started in SQL.
     pub fn with_grace_ms(self, grace_ms: u64) -> Self {
         Self { grace_ms, ..self }
+    }
+
+    /// Who plans `rebalance()`.
+    pub fn with_rebalancer(self, rebalancer: Rebalancer) -> Self {
+        Self { rebalancer: Some(rebalancer), ..self }
     }
 
     fn move_options(&self) -> MoveOptions {
@@ -216,10 +224,10 @@ pub async fn call(control: &Control, caller: &Caller, call: &Call) -> Result<Ans
         return Err(PgError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for function {}", function.name()))
             .with_hint("Only users with admin = true in [[auth.users]] may change the shard map."));
     }
-    let row = Box::pin(run(control, caller, function, &arguments)).await?;
+    let rows = Box::pin(run(control, caller, function, &arguments)).await?;
     let columns = function.result();
-    assert_eq!(row.len(), columns.len(), "the result of {function} has its columns");
-    Ok(Answer { columns, rows: vec![row] })
+    assert!(rows.iter().all(|row| row.len() == columns.len()), "the result of {function} has its columns");
+    Ok(Answer { columns, rows })
 }
 
 async fn run(
@@ -227,11 +235,12 @@ async fn run(
     caller: &Caller,
     function: Function,
     arguments: &Arguments,
-) -> Result<Vec<Option<String>>, PgError> {
+) -> Result<Vec<Vec<Option<String>>>, PgError> {
     let user = caller.user.as_str();
+    let one = |value: Option<String>| vec![vec![value]];
     // What PostgreSQL prints for void.
-    let void = |()| vec![Some(String::new())];
-    let number = |number: i32| vec![Some(number.to_string())];
+    let void = |()| one(Some(String::new()));
+    let number = |number: i32| one(Some(number.to_string()));
     match function {
         Function::AddShard => Box::pin(shards::add(control, user, arguments)).await.map(void),
         Function::AlterShard => Box::pin(alter_shard::alter(control, user, arguments)).await.map(void),
@@ -248,14 +257,21 @@ async fn run(
         Function::SetDefaultShard => keys::set_default(control, caller, arguments).await.map(number),
         Function::SplitPartition => keys::split(control, user, arguments).await.map(number),
         Function::MergePartitions => keys::merge(control, user, arguments).await.map(number),
-        Function::MovePartition => keys::plan_move(control, user, &[arguments.integer("partition")?], arguments).await.map(number),
-        Function::MovePartitions => keys::plan_move(control, user, &arguments.integers("partitions")?, arguments).await.map(number),
-        Function::IsolateKey => {
-            Box::pin(keys::plan_isolation(control, caller, arguments)).await.map(|planned| vec![planned.map(|id| id.to_string())])
+        Function::MovePartition => {
+            moves::plan(control, user, &[arguments.integer("partition")?], arguments.text("to_shard")?).await.map(number)
         }
-        Function::Locate => keys::locate(control, caller, arguments).await,
+        Function::MovePartitions => {
+            moves::plan(control, user, &arguments.integers("partitions")?, arguments.text("to_shard")?).await.map(number)
+        }
+        Function::IsolateKey => {
+            Box::pin(moves::isolate(control, caller, arguments)).await.map(|planned| one(planned.map(|id| id.to_string())))
+        }
+        Function::Rebalance => Box::pin(moves::rebalance(control, caller, arguments)).await,
+        Function::RebalanceTableShards => Box::pin(moves::rebalance_table(control, caller, arguments)).await.map(void),
+        Function::CitusMoveShardPlacement => moves::move_placement(control, user, arguments).await.map(void),
+        Function::Locate => keys::locate(control, caller, arguments).await.map(|row| vec![row]),
         Function::DeclareFunction => Box::pin(functions::declare(control, caller, arguments)).await.map(void),
-        Function::UniqueId => control.unique_id().await.map(|id| vec![Some(id.to_string())]),
+        Function::UniqueId => control.unique_id().await.map(|id| one(Some(id.to_string()))),
     }
 }
 

@@ -24,6 +24,7 @@ pub(super) enum Function {
     MovePartition,
     MovePartitions,
     IsolateKey,
+    Rebalance,
     Locate,
     DeclareFunction,
     UniqueId,
@@ -31,6 +32,8 @@ pub(super) enum Function {
     CreateReferenceTable,
     UndistributeTable,
     DistributeTables,
+    RebalanceTableShards,
+    CitusMoveShardPlacement,
 }
 
 /// Type of a parameter.
@@ -94,7 +97,7 @@ impl Kind {
 }
 
 impl Function {
-    pub(super) const ALL: [Function; 20] = [
+    pub(super) const ALL: [Function; 23] = [
         Function::AddShard,
         Function::AlterShard,
         Function::DropShard,
@@ -108,6 +111,7 @@ impl Function {
         Function::MovePartition,
         Function::MovePartitions,
         Function::IsolateKey,
+        Function::Rebalance,
         Function::Locate,
         Function::DeclareFunction,
         Function::UniqueId,
@@ -115,6 +119,8 @@ impl Function {
         Function::CreateReferenceTable,
         Function::UndistributeTable,
         Function::DistributeTables,
+        Function::RebalanceTableShards,
+        Function::CitusMoveShardPlacement,
     ];
 
     pub(super) fn find(name: &str) -> Option<Self> {
@@ -136,12 +142,15 @@ impl Function {
             Function::MovePartition => "move_partition",
             Function::MovePartitions => "move_partitions",
             Function::IsolateKey => "isolate_key",
+            Function::Rebalance => "rebalance",
             Function::Locate => "locate",
             Function::DeclareFunction => "declare_function",
             Function::UniqueId => "unique_id",
             Function::CreateDistributedTable => "create_distributed_table",
             Function::UndistributeTable => "undistribute_table",
             Function::DistributeTables => "distribute_tables",
+            Function::RebalanceTableShards => "rebalance_table_shards",
+            Function::CitusMoveShardPlacement => "citus_move_shard_placement",
             Function::CreateReferenceTable => "create_reference_table",
         }
     }
@@ -163,11 +172,14 @@ impl Function {
             | Function::MovePartition
             | Function::MovePartitions
             | Function::IsolateKey
+            | Function::Rebalance
             | Function::DeclareFunction
             | Function::CreateDistributedTable
             | Function::CreateReferenceTable
             | Function::UndistributeTable
-            | Function::DistributeTables => false,
+            | Function::DistributeTables
+            | Function::RebalanceTableShards
+            | Function::CitusMoveShardPlacement => false,
         }
     }
 
@@ -222,6 +234,16 @@ impl Function {
             Function::MergePartitions => const { &[required("a", Kind::Integer), required("b", Kind::Integer)] },
             Function::MovePartition => const { &[required("partition", Kind::Integer), required("to_shard", Kind::Text)] },
             Function::MovePartitions => const { &[required("partitions", Kind::IntegerArray), required("to_shard", Kind::Text)] },
+            Function::Rebalance => {
+                const {
+                    &[
+                        optional("table_name", Kind::Text, Default::Null),
+                        optional("by", Kind::Text, Default::Text("bytes")),
+                        optional("threshold", Kind::Float, Default::Float(0.1)),
+                        optional("drain", Kind::Text, Default::Null),
+                    ]
+                }
+            }
             Function::Locate => {
                 const { &[required("table_name", Kind::Text), optional("key", Kind::TextArray, Default::Variadic)] }
             }
@@ -260,6 +282,21 @@ impl Function {
                     ]
                 }
             }
+            Function::RebalanceTableShards => {
+                const { &[optional("relation", Kind::Text, Default::Null), optional("threshold", Kind::Float, Default::Float(0.1))] }
+            }
+            Function::CitusMoveShardPlacement => {
+                const {
+                    &[
+                        required("shard_id", Kind::Integer),
+                        required("source_node_name", Kind::Text),
+                        required("source_node_port", Kind::Integer),
+                        required("target_node_name", Kind::Text),
+                        required("target_node_port", Kind::Integer),
+                        optional("shard_transfer_mode", Kind::Text, Default::Text("auto")),
+                    ]
+                }
+            }
             Function::UndistributeTable => {
                 const {
                     &[
@@ -284,7 +321,9 @@ impl Function {
             | Function::CreateDistributedTable
             | Function::CreateReferenceTable
             | Function::UndistributeTable
-            | Function::DistributeTables => one(oid::VOID),
+            | Function::DistributeTables
+            | Function::RebalanceTableShards
+            | Function::CitusMoveShardPlacement => one(oid::VOID),
             // The partition that now holds the key, how many keys were mapped, the partition that is the default, was made, was kept;
             // the move, or NULL where nothing has to move.
             Function::MapKey
@@ -296,6 +335,13 @@ impl Function {
             | Function::MovePartitions
             | Function::IsolateKey => one(oid::INT4),
             Function::UniqueId => one(oid::INT8),
+            Function::Rebalance => vec![
+                ("move_id".to_owned(), oid::INT4),
+                ("source".to_owned(), oid::TEXT),
+                ("target".to_owned(), oid::TEXT),
+                ("partitions".to_owned(), oid::INT4),
+                ("bytes".to_owned(), oid::INT8),
+            ],
             Function::Locate => {
                 vec![("partition_id".to_owned(), oid::INT4), ("shard".to_owned(), oid::TEXT), ("epoch".to_owned(), oid::INT8)]
             }

@@ -104,11 +104,11 @@ fn drifted(how: &str) -> RebalanceError {
     RebalanceError::Refused(format!("the cluster has changed since the plan was made: {how}; plan again"))
 }
 
-fn group(map: &MapSnapshot, id: i32) -> Result<&Group, RebalanceError> {
+pub(super) fn group(map: &MapSnapshot, id: i32) -> Result<&Group, RebalanceError> {
     map.group(GroupId(id)).map(|group| &**group).ok_or_else(|| drifted(&format!("group {id} is gone")))
 }
 
-fn cuts(plan: &Plan, group: i32) -> Result<Vec<Bound>, RebalanceError> {
+pub(super) fn cuts(plan: &Plan, group: i32) -> Result<Vec<Bound>, RebalanceError> {
     plan.splits.iter().filter(|split| split.colocation_group == group).map(|split| hash(&split.at)).collect()
 }
 
@@ -117,7 +117,7 @@ fn hash(text: &str) -> Result<Bound, RebalanceError> {
 }
 
 /// The partitions of a move, and those that its pieces are cut from or are.
-fn owned<'m>(map: &'m MapSnapshot, planned: &PlannedMove) -> Result<Vec<&'m Partition>, RebalanceError> {
+pub(super) fn owned<'m>(map: &'m MapSnapshot, planned: &PlannedMove) -> Result<Vec<&'m Partition>, RebalanceError> {
     let group = group(map, planned.colocation_group)?;
     let by_id = planned
         .partitions

@@ -34,6 +34,9 @@ pub struct Leftover {
     pub is_fixed: bool,
     #[serde(skip)]
     sql: Option<String>,
+    /// Of which it is left.
+    #[serde(skip)]
+    move_id: Option<i32>,
 }
 
 /// Gives whether anything was found that is not fixed.
@@ -46,7 +49,7 @@ pub async fn doctor(map_url: &str, options: DoctorOptions) -> Result<bool, Rebal
     let cluster = cluster::read(map_url, Detail::Keys).await?;
     let mut found = in_the_map(&cluster, &running);
     for shard in map.shards.iter().filter(|shard| shard.state.is_ready()) {
-        found.extend(on_shard(shard, &map, &cluster, &running, options.fixes).await);
+        found.extend(on_shard(shard, (&store, &map), &cluster, &running, options.fixes).await);
     }
     print(&found, options.is_json)?;
     Ok(found.iter().any(|leftover| !leftover.is_fixed))
@@ -63,6 +66,7 @@ fn in_the_map(cluster: &Cluster, running: &BTreeMap<i32, &'static str>) -> Vec<L
                 remedy: "tell the developers how it came to that; the history of the map says who changed it".to_owned(),
                 is_fixed: false,
                 sql: None,
+                move_id: None,
             });
         }
     }
@@ -73,6 +77,7 @@ fn in_the_map(cluster: &Cluster, running: &BTreeMap<i32, &'static str>) -> Vec<L
             remedy: format!("\"shard-rebalance show {move_id}\" says why"),
             is_fixed: false,
             sql: None,
+            move_id: None,
         });
     }
     found
@@ -80,7 +85,7 @@ fn in_the_map(cluster: &Cluster, running: &BTreeMap<i32, &'static str>) -> Vec<L
 
 async fn on_shard(
     shard: &Shard,
-    map: &MapSnapshot,
+    (store, map): (&Store, &MapSnapshot),
     cluster: &Cluster,
     running: &BTreeMap<i32, &'static str>,
     fixes: bool,
@@ -92,6 +97,7 @@ async fn on_shard(
             remedy: "run doctor again when it is back".to_owned(),
             is_fixed: false,
             sql: None,
+            move_id: None,
         }]
     };
     let mut site = match Box::pin(Site::open(shard, MoveId(0), Term(0))).await {
@@ -102,6 +108,12 @@ async fn on_shard(
         Ok(found) => found,
         Err(error) => return unreachable(error.to_string()),
     };
+    // A move is planned before it makes anything: what has come since is of one that runs by now.
+    let now = match store.running_moves().await {
+        Ok(now) => now,
+        Err(error) => return unreachable(error.to_string()),
+    };
+    found.retain(|leftover| now.iter().all(|the_move| leftover.move_id != Some(the_move.id.0)));
     if fixes {
         for leftover in &mut found {
             if let Some(sql) = &leftover.sql {
@@ -132,7 +144,8 @@ const NAMED: &str = r"SELECT kind, substring(name FROM '(?:move|gate)_(\d+)')::i
         UNION ALL SELECT 'publication', pubname::text, NULL, NULL FROM pg_publication WHERE pubname ~ '^shardgate_move_\d+(_back)?$'
         UNION ALL SELECT 'subscription', subname::text, NULL, NULL FROM pg_subscription
             WHERE subname ~ '^shardgate_move_\d+(_back)?$' AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
-        UNION ALL SELECT 'trigger', tgname::text, tgrelid::regclass::text, NULL FROM pg_trigger WHERE tgname ~ '^zz_shardgate_move_\d+_'
+        UNION ALL SELECT 'trigger', tgname::text, tgrelid::regclass::text, NULL FROM pg_trigger
+            WHERE tgname ~ '^(00|zz)_shardgate_move_\d+_' AND tgparentid = 0
         UNION ALL SELECT 'gate', relname::text, NULL, NULL FROM pg_class
             WHERE relnamespace = to_regnamespace('shardgate') AND relname ~ '^gate_\d+$' AND relkind = 'r'
      ) named ORDER BY CASE kind WHEN 'subscription' THEN 0 WHEN 'slot' THEN 1 WHEN 'publication' THEN 2 WHEN 'trigger' THEN 3 ELSE 4 END";
@@ -151,6 +164,7 @@ async fn leftovers(site: &mut Site, running: &BTreeMap<i32, &'static str>) -> Re
                 remedy: "nothing reads it; it is removed".to_owned(),
                 is_fixed: false,
                 sql: Some(format!("DELETE FROM shardgate.residue WHERE move_id = {move_id}")),
+                move_id: Some(move_id),
             });
         }
     }
@@ -160,28 +174,34 @@ async fn leftovers(site: &mut Site, running: &BTreeMap<i32, &'static str>) -> Re
 
 /// Those that no running move uses.
 async fn covering_views(site: &mut Site, running: &BTreeMap<i32, &'static str>) -> Result<Vec<Leftover>, SiteError> {
+    // A use is noted before its view is made.
+    let views = site.rows::<(String,)>(COVERING_VIEWS).await?;
     let has_uses = site.value::<bool>("SELECT to_regclass('shardgate.covering_view') IS NOT NULL").await?;
     let uses = match has_uses {
         true => site.rows::<(i32, String)>("SELECT move_id, name::text FROM shardgate.covering_view ORDER BY 1, 2").await?,
         false => Vec::new(),
     };
-    let views = site.rows::<(String,)>(COVERING_VIEWS).await?;
-    let leftover = |what: String, sql: String| Leftover {
+    let leftover = |what: String, sql: String, move_id: Option<i32>| Leftover {
         shard: Some(site.name.clone()),
         what,
         remedy: sql.clone(),
         is_fixed: false,
         sql: Some(sql),
+        move_id,
     };
     let mut ended: Vec<i32> = uses.iter().map(|(id, _)| *id).filter(|id| !running.contains_key(id)).collect();
     ended.dedup();
     let mut found: Vec<Leftover> = ended
         .into_iter()
-        .map(|id| leftover(format!("covering views of move {id}, which has ended"), moves::covering_views::remove_sql(MoveId(id))))
+        .map(|id| {
+            let sql = moves::covering_views::remove_sql(MoveId(id));
+            leftover(format!("covering views of move {id}, which has ended"), sql, Some(id))
+        })
         .collect();
     let unused = views.into_iter().filter(|(view,)| uses.iter().all(|(_, used)| used != view));
     found.extend(unused.map(|(view,)| {
-        leftover(format!("covering view {view}, which no move uses"), format!("DROP VIEW IF EXISTS shardgate.{view} CASCADE"))
+        let sql = format!("DROP VIEW IF EXISTS shardgate.{view} CASCADE");
+        leftover(format!("covering view {view}, which no move uses"), sql, None)
     }));
     Ok(found)
 }
@@ -214,6 +234,7 @@ impl Named {
             remedy: sql.clone(),
             is_fixed: false,
             sql: Some(sql),
+            move_id: Some(self.move_id),
         }
     }
 }
@@ -250,6 +271,7 @@ async fn strays(
             remedy: "look at them with SET shardgate.shard, and delete them; rows with a NULL key count as well".to_owned(),
             is_fixed: false,
             sql: None,
+            move_id: None,
         })
     });
     strays.collect()

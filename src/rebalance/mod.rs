@@ -12,6 +12,7 @@ pub mod doctor;
 mod error;
 mod estimates;
 pub mod history;
+pub mod in_sql;
 mod layout;
 pub mod move_verbs;
 pub mod moves;

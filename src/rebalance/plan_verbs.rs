@@ -22,8 +22,9 @@ pub struct PlanOptions {
     pub threshold: f64,
     /// The shard that is to be emptied.
     pub drained: Option<String>,
+    /// Only of this colocation group.
+    pub group: Option<GroupId>,
     pub deadline: std::time::Duration,
-    pub is_json: bool,
 }
 
 /// A plan as it is written down.
@@ -71,7 +72,23 @@ pub(super) fn layout(group: &Group, without: &[Bound]) -> String {
 }
 
 /// Prints the plan, and writes it to a file where one is given. Changes nothing else.
-pub async fn plan(map_url: &str, options: &PlanOptions, out: Option<&Path>) -> Result<(), RebalanceError> {
+pub async fn plan(map_url: &str, options: &PlanOptions, out: Option<&Path>, is_json: bool) -> Result<(), RebalanceError> {
+    let made = made_now(map_url, options).await?;
+    if let Some(path) = out {
+        std::fs::write(path, serde_json::to_string_pretty(&made)? + "\n")?;
+    }
+    let text = match is_json {
+        true => serde_json::to_string_pretty(&made)? + "\n",
+        false => lines(&made),
+    };
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()?;
+    Ok(())
+}
+
+/// By what the shards hold now. Cancel safe.
+pub(super) async fn made_now(map_url: &str, options: &PlanOptions) -> Result<Plan, RebalanceError> {
     let status_options = StatusOptions { is_exact: options.cost == Cost::Rows, with_partitions: true, deadline: options.deadline };
     let status = status(map_url, &status_options).await?;
     let store = Store::new(map_url)?;
@@ -80,18 +97,7 @@ pub async fn plan(map_url: &str, options: &PlanOptions, out: Option<&Path>) -> R
     if (map.epoch.incarnation, map.epoch.counter) != (status.epoch.incarnation, status.epoch.counter) {
         return Err(RebalanceError::Refused("the map has changed while the sizes were read; plan again".to_owned()));
     }
-    let made = make(&status, &map, &Estimates::of(&store.past_moves().await?), options)?;
-    if let Some(path) = out {
-        std::fs::write(path, serde_json::to_string_pretty(&made)? + "\n")?;
-    }
-    let text = match options.is_json {
-        true => serde_json::to_string_pretty(&made)? + "\n",
-        false => lines(&made),
-    };
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()?;
-    Ok(())
+    make(&status, &map, &Estimates::of(&store.past_moves().await?), options)
 }
 
 fn make(status: &Status, map: &MapSnapshot, estimates: &Estimates, options: &PlanOptions) -> Result<Plan, RebalanceError> {
@@ -128,6 +134,7 @@ fn make(status: &Status, map: &MapSnapshot, estimates: &Estimates, options: &Pla
         .iter()
         .flatten()
         // What moves already is not planned again.
+        .filter(|partition| options.group.is_none_or(|group| group.0 == partition.colocation_group))
         .filter(|partition| !status.moves.iter().any(|running| running.partition_id == partition.partition_id))
         .map(|partition| {
             let (bytes, rows) = (partition.bytes.unwrap_or_default(), partition.rows.unwrap_or_default());

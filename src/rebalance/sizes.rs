@@ -1,6 +1,8 @@
 //! How much of each sharded table a shard holds.
 //!
 //! Bytes are what the files of the table, its TOAST and its indexes take on disk: exact, also of space that dead rows hold.
+//! Live bytes leave that space out, so that a shard which has given rows away counts as less full, though its files are not smaller:
+//! by the width of the rows where there are statistics, else by the rows that the server counts as live and dead.
 //! Rows are estimates by default, as the planner makes them: the density at the last VACUUM or ANALYZE times the pages of now;
 //! before the first one, the live rows that the server has counted. That reads no row of the table. An exact count reads all
 //! of them, by partition where that is asked for.
@@ -29,6 +31,8 @@ pub(super) struct TableSize {
     /// `None`: the server has no figure to estimate from.
     pub(super) rows: Option<u64>,
     pub(super) bytes: u64,
+    /// Without the space of dead rows.
+    pub(super) live_bytes: u64,
 }
 
 #[derive(FromRow)]
@@ -37,6 +41,7 @@ struct SizeRow {
     place: i64,
     rows: Option<i64>,
     bytes: i64,
+    live_bytes: i64,
 }
 
 /// Not bounded: the caller is. Cancel safe.
@@ -86,7 +91,8 @@ async fn sizes(reader: &mut Reader, cluster: &Cluster, is_exact: bool) -> Result
     for row in rows {
         let place = usize::try_from(row.place - 1).ok().and_then(|place| found.get_mut(place));
         if let Some(place) = place {
-            *place = Some(TableSize { rows: row.rows.map(unsigned), bytes: unsigned(row.bytes) });
+            *place =
+                Some(TableSize { rows: row.rows.map(unsigned), bytes: unsigned(row.bytes), live_bytes: unsigned(row.live_bytes) });
         }
     }
     if is_exact {
@@ -119,10 +125,19 @@ const TABLE_SIZES: &str = "
         UNION
         SELECT m.place, i.inhrelid FROM member m JOIN pg_inherits i ON i.inhparent = m.oid
     ), sized AS (
-        SELECT m.place, c.oid, c.relkind, c.reltuples, c.relpages, pg_relation_size(c.oid) AS bytes
-        FROM member m JOIN pg_class c USING (oid)
+        SELECT m.place, c.oid, c.relkind, c.reltuples, c.relpages, pg_relation_size(c.oid) AS bytes,
+               pg_stat_get_live_tuples(c.oid) AS live, pg_stat_get_dead_tuples(c.oid) AS dead, 28 + (
+                   SELECT sum(s.avg_width * (1 - s.null_frac)) FROM pg_stats s
+                   WHERE s.schemaname = n.nspname AND s.tablename = c.relname AND NOT s.inherited) AS width
+        FROM member m JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
     ), estimated AS (
         SELECT place, pg_total_relation_size(oid) AS bytes,
+               pg_total_relation_size(oid)
+                   * CASE WHEN bytes = 0 THEN 1
+                          WHEN reltuples >= 0 AND relpages > 0 AND width IS NOT NULL
+                              THEN least(1, reltuples::float8 / relpages * width / current_setting('block_size')::int8)
+                          WHEN live + dead > 0 THEN live::float8 / (live + dead)
+                          ELSE 1 END AS live_bytes,
                CASE WHEN relkind = 'p' OR bytes = 0 THEN 0
                     WHEN reltuples >= 0 AND relpages > 0
                         THEN reltuples::float8 / relpages * (bytes / current_setting('block_size')::int8)
@@ -130,5 +145,5 @@ const TABLE_SIZES: &str = "
                END AS rows
         FROM sized
     )
-    SELECT place, sum(bytes)::int8 AS bytes, CASE WHEN count(*) = count(rows) THEN round(sum(rows))::int8 END AS rows
+    SELECT place, sum(bytes)::int8 AS bytes, sum(live_bytes)::int8 AS live_bytes, CASE WHEN count(*) = count(rows) THEN round(sum(rows))::int8 END AS rows
     FROM estimated GROUP BY place";

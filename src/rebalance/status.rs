@@ -59,11 +59,13 @@ pub struct ShardStatus {
     pub rows: Option<u64>,
     /// Of the sharded tables with their TOAST and indexes. `None`: not known.
     pub bytes: Option<u64>,
+    /// The same without the space that dead rows hold.
+    pub live_bytes: Option<u64>,
     /// Of the whole database.
     pub database_bytes: Option<u64>,
     /// Rows whose key belongs to another shard, or to none. `None`: rows were not counted by partition.
     pub misplaced_rows: Option<u64>,
-    /// Bytes above (or below) the shard's fair share by capacity, as a share of it.
+    /// Live bytes above (or below) the shard's fair share by capacity, as a share of it.
     pub above_fair_share: Option<f64>,
     pub tables: Vec<TableStatus>,
 }
@@ -86,7 +88,7 @@ pub struct PartitionStatus {
     pub shard: String,
     pub state: String,
     pub rows: Option<u64>,
-    /// Never measured: each table's bytes by the partition's share of its rows.
+    /// Never measured: each table's live bytes by the partition's share of its rows.
     pub bytes: Option<u64>,
     /// Of a hash partition.
     #[serde(skip)]
@@ -124,10 +126,10 @@ async fn sizes_of(shard: &RegisteredShard, cluster: &Cluster, options: &StatusOp
 fn assemble(cluster: Cluster, sizes: &[Result<ShardSizes, RebalanceError>], options: &StatusOptions) -> Status {
     let mut shards: Vec<ShardStatus> =
         cluster.shards.iter().zip(sizes).map(|(shard, sizes)| shard_status(shard, &cluster, sizes)).collect();
-    let bytes = loads(&shards, |shard| shard.bytes);
+    let bytes = loads(&shards, |shard| shard.live_bytes);
     let fair_bytes = bytes.as_deref().and_then(per_capacity);
     for shard in shards.iter_mut().filter(|shard| shard.has_share()) {
-        shard.above_fair_share = share_above(shard.bytes, shard.capacity, fair_bytes);
+        shard.above_fair_share = share_above(shard.live_bytes, shard.capacity, fair_bytes);
     }
     let imbalance = Imbalance {
         bytes: bytes.as_deref().and_then(imbalance),
@@ -181,6 +183,7 @@ fn shard_status(shard: &RegisteredShard, cluster: &Cluster, sizes: &Result<Shard
         Err(_) => Vec::new(),
     };
     let is_reachable = sizes.is_ok();
+    let live_bytes = sizes.as_ref().ok().and_then(|sizes| sizes.tables.iter().map(|size| Some((*size)?.live_bytes)).sum());
     let sum = |of: fn(&TableStatus) -> Option<u64>| if is_reachable { tables.iter().map(of).sum::<Option<u64>>() } else { None };
     ShardStatus {
         name: shard.name.clone(),
@@ -193,6 +196,7 @@ fn shard_status(shard: &RegisteredShard, cluster: &Cluster, sizes: &Result<Shard
         partitions: cluster.partitions_of(shard.shard_id),
         rows: sum(|table| table.rows),
         bytes: sum(|table| table.bytes),
+        live_bytes,
         database_bytes: sizes.as_ref().ok().map(|sizes| sizes.database_bytes),
         misplaced_rows: sizes.as_ref().ok().and_then(|sizes| misplaced_rows(shard, cluster, sizes)),
         above_fair_share: None,
@@ -281,7 +285,7 @@ fn counted_share(cluster: &Cluster, partition: &RegisteredPartition, sizes: &Sha
         if let Some(size) = size.filter(|_| table.group_id == partition.group_id) {
             let own = counted.of(partition.partition_id);
             rows += own;
-            let share = u128::from(size.bytes) * u128::from(own) / u128::from(counted.total().max(1));
+            let share = u128::from(size.live_bytes) * u128::from(own) / u128::from(counted.total().max(1));
             bytes += u64::try_from(share).unwrap_or(u64::MAX);
         }
     }
@@ -338,7 +342,7 @@ fn total(cluster: &Cluster, shards: &BTreeMap<i32, (&str, Option<&ShardSizes>)>,
     let sizes = shards.get(&shard).and_then(|(_, sizes)| *sizes);
     let of_group = || sizes.map(|sizes| cluster.tables.iter().zip(&sizes.tables).filter(|(table, _)| table.group_id == group));
     let rows = of_group().and_then(|tables| tables.map(|(_, size)| size.and_then(|size| size.rows)).sum());
-    let bytes = of_group().and_then(|tables| tables.map(|(_, size)| size.map(|size| size.bytes)).sum());
+    let bytes = of_group().and_then(|tables| tables.map(|(_, size)| size.map(|size| size.live_bytes)).sum());
     Share { rows, bytes }
 }
 
@@ -372,6 +376,7 @@ mod tests {
             partitions: 1,
             rows: None,
             bytes,
+            live_bytes: bytes,
             database_bytes: None,
             misplaced_rows: None,
             above_fair_share: None,

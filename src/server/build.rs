@@ -29,10 +29,12 @@ pub(super) async fn gateway(config: &Arc<Config>, runtimes: usize, metrics: &Met
         BackendUser::Client => config.auth.users.iter().map(|user| user.name.clone()).collect(),
         BackendUser::Shard => Vec::new(),
     };
-    let control = Arc::new(Control::new(Arc::clone(&map), client_roles).with_grace_ms(config.moves.grace_ms));
+    let control = Control::new(Arc::clone(&map), client_roles)
+        .with_grace_ms(config.moves.grace_ms)
+        .with_rebalancer(super::moves::rebalancer(config.map.url.reveal().to_owned()));
     let cluster = patiently(|| map.store().cluster_id()).await.context("the cluster's id could not be read (map.url)")?;
     let pools = Pools::new(pool_limits(config), runtimes, metrics.clone(), Arc::clone(map.lease().membership()));
-    let gateway = Arc::new(Gateway::new(Arc::clone(config), map, pools, control, Counters::new(metrics), cluster));
+    let gateway = Arc::new(Gateway::new(Arc::clone(config), map, pools, Arc::new(control), Counters::new(metrics), cluster));
     // While the home shard is away its schema is read later; clients get an error until then.
     if let Err(error) = gateway.refresh_catalog().await {
         tracing::warn!(%error, "the home shard's schema could not be read yet");

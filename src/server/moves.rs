@@ -2,13 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::declare::{By, Rebalancer, Rebalancing, Started};
+use crate::error::{PgError, SqlState};
 use crate::failpoint::Failpoints;
 use crate::rebalance::moves::background;
 use crate::rebalance::moves::drive::Driver;
+use crate::rebalance::plan::Cost;
+use crate::rebalance::plan_verbs::PlanOptions;
+use crate::rebalance::{RebalanceError, in_sql};
 use crate::session::Gateway;
 use crate::shardmap::{Move, MoveState};
 use crate::telemetry::{Metrics, names};
@@ -23,6 +29,41 @@ pub(super) async fn run(gateway: Arc<Gateway>, metrics: Metrics, stop: Cancellat
     let shown = MovesShown { metrics, between: Mutex::default() };
     Box::pin(background::keep_driving(driver, |moves| shown.show(moves), stop)).await;
 }
+
+/// For `shardgate.rebalance()`: by the operator's plan.
+pub(super) fn rebalancer(map_url: String) -> Rebalancer {
+    Box::new(move |wanted| Box::pin(rebalanced(map_url.clone(), wanted)))
+}
+
+async fn rebalanced(map_url: String, wanted: Rebalancing) -> Result<Vec<Started>, PgError> {
+    let cost = match wanted.by {
+        By::Bytes => Cost::Bytes,
+        By::Rows => Cost::Rows,
+        By::Count => Cost::Count,
+    };
+    let options =
+        PlanOptions { cost, threshold: wanted.threshold, drained: wanted.drain, group: wanted.group, deadline: SIZES_DEADLINE };
+    let planned = in_sql::rebalance(&map_url, &wanted.actor, &options).await.map_err(|error| told(&error))?;
+    let started = |planned: in_sql::PlannedInSql| Started {
+        move_id: planned.id.0,
+        source: planned.source,
+        target: planned.target,
+        partitions: planned.partitions,
+        bytes: planned.bytes,
+    };
+    Ok(planned.into_iter().map(started).collect())
+}
+
+fn told(error: &RebalanceError) -> PgError {
+    let state = match error {
+        RebalanceError::Refused(_) => SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        _ => SqlState::CANNOT_CONNECT_NOW,
+    };
+    PgError::new(state, error.to_string())
+}
+
+/// Sizes are read from every shard; rows are counted by reading every table.
+const SIZES_DEADLINE: Duration = Duration::from_secs(60);
 
 /// The moves that have not ended, as gauges.
 struct MovesShown {

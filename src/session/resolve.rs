@@ -1,16 +1,18 @@
 //! From a statement's keys to its shards, for the session: waits while a partition is held, and takes note of what the transaction
 //! writes and locks.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::route::{Route, Turns};
-use super::writes::write::{Writing, WritingKind};
+use super::writes::write::{Writing, WritingKind, has_on_conflict};
 use super::{Failure, Session};
+use crate::catalog::{Oid, Relation};
 use crate::error::PgError;
 use crate::routing::{self, Inputs, PlacedRows, Resolution, Resolved, Target};
-use crate::shardmap::{Group, GroupId, MapSnapshot, Partition, PartitionState, ShardId};
-use crate::sql::analysis::{Analysis, Effect, KeyCondition, Part, Scope};
+use crate::shardmap::{Group, GroupId, MapSnapshot, Partition, PartitionState, ShardId, TableKind};
+use crate::sql::analysis::{Analysis, Command, Effect, KeyCondition, Part, QueryKind, Scope};
 use crate::sql::is_access_share;
 
 /// What is looked for.
@@ -104,6 +106,34 @@ impl Session {
             }
             self.wait_for_hold(map.epoch, deadline.into()).await?;
         }
+    }
+
+    /// A write that may change keys of a reference table writes to rows that refer to them, on whichever shard owns these: they have
+    /// one owner until its transaction ends. A plain INSERT changes none.
+    pub(super) async fn claim_referring(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<(), Failure> {
+        let may_change_keys = match &statement.command {
+            Command::Query(QueryKind::Insert) => has_on_conflict(statement.alone(inputs.text())),
+            Command::Query(_) => statement.effect == Effect::Write,
+            _ => false,
+        };
+        let parts = if may_change_keys { self.referring_groups() } else { Vec::new() };
+        if !parts.is_empty() {
+            self.resolve(statement, &parts, inputs).await?;
+        }
+        Ok(())
+    }
+
+    /// Those with a table that refers to one which is not sharded.
+    fn referring_groups(&self) -> Vec<Part> {
+        let (catalog, map) = (&self.context.catalog, &self.context.map);
+        let group_of = |relation: &Relation| match map.table(&relation.schema, &relation.name).map(|table| &table.kind) {
+            Some(TableKind::Sharded { group, .. }) => Some(*group),
+            Some(TableKind::Reference) | None => None,
+        };
+        let is_sharded = |oid: &Oid| catalog.relations.get(oid).is_some_and(|relation| group_of(relation).is_some());
+        let refers = |relation: &&Relation| relation.foreign_keys.iter().any(|key| !is_sharded(&key.referenced));
+        let groups: BTreeSet<GroupId> = catalog.relations.values().filter(refers).filter_map(group_of).collect();
+        groups.into_iter().map(|group| Part::Sharded { group, condition: KeyCondition::All, stores: false }).collect()
     }
 
     /// Each row of VALUES to its shard. A row without one fails the statement before anything is sent.

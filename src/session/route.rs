@@ -268,6 +268,7 @@ impl Session {
                 if matches!(statement.command, Command::Lock | Command::Truncate { .. }) {
                     Box::pin(self.claim_tables(statement, inputs.text())).await?;
                 }
+                Box::pin(self.claim_referring(statement, inputs)).await?;
                 return Box::pin(self.route_to_copies(statement, inputs)).await;
             }
             Scope::Placed { parts, .. } => {

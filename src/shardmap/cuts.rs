@@ -76,26 +76,21 @@ pub fn bounds_around(group: &Group, key: &Key) -> Result<Vec<Bound>, PgError> {
             let below = (hash != i64::MIN).then_some(hash);
             Ok(below.into_iter().chain(hash.checked_add(1)).map(Bound::Hash).collect())
         }
-        Strategy::Range => match (&group.key_types[..], key.data()) {
-            ([key_type], [datum]) if has_successor(*key_type) => {
-                let next = successor(*key_type, datum).map(|next| Key::new(vec![next]).ordered_bytes());
-                Ok([key.ordered_bytes()].into_iter().chain(next).map(Bound::Key).collect())
-            }
-            _ => Err(PgError::unsupported(
-                "cannot give a key of these range partitions a partition of its own",
-                "Only partitions by range of one column of integers, dates or timestamps can be moved.",
-                "Split the partition with \"shard-rebalance split\", so that it has fewer keys.",
-            )),
-        },
+        Strategy::Range => {
+            let next = next_key(&group.key_types, key).map(|next| next.ordered_bytes());
+            Ok([key.ordered_bytes()].into_iter().chain(next).map(Bound::Key).collect())
+        }
         Strategy::Lookup => Err(PgError::internal("a lookup key lies in a list, not between bounds")),
     }
 }
 
-fn has_successor(key_type: KeyType) -> bool {
-    match key_type {
-        KeyType::Int2 | KeyType::Int4 | KeyType::Int8 | KeyType::Date | KeyType::Timestamp | KeyType::Timestamptz => true,
-        KeyType::Text | KeyType::Bpchar | KeyType::Uuid | KeyType::Bool | KeyType::Bytea => false,
-    }
+/// The least key that is greater. Where the last columns have the greatest value it names the columns before them only: the beginning
+/// of all keys with these. `None`: there is none.
+fn next_key(types: &[KeyType], key: &Key) -> Option<Key> {
+    let columns = types.iter().zip(key.data()).enumerate().rev();
+    let mut next = columns.filter_map(|(at, (key_type, datum))| Some((at, successor(*key_type, datum)?)));
+    let (at, successor) = next.next()?;
+    Some(Key::new(key.data().iter().take(at).cloned().chain([successor]).collect()))
 }
 
 /// `None`: the key is the greatest of its type.
@@ -117,7 +112,11 @@ fn successor(key_type: KeyType, datum: &KeyDatum) -> Option<KeyDatum> {
         KeyDatum::Int(value) => (*value < greatest).then(|| KeyDatum::Int(value + 1)),
         KeyDatum::Timestamp(micros) => micros.checked_add(1).map(KeyDatum::Timestamp),
         KeyDatum::Date(days) => days.checked_add(1).map(KeyDatum::Date),
-        KeyDatum::Text(_) | KeyDatum::Uuid(_) | KeyDatum::Bool(_) | KeyDatum::Bytea(_) => None,
+        KeyDatum::Uuid(bytes) => u128::from_be_bytes(*bytes).checked_add(1).map(|next| KeyDatum::Uuid(next.to_be_bytes())),
+        KeyDatum::Bool(value) => (!value).then_some(KeyDatum::Bool(true)),
+        // The least that may follow: text has no zero bytes.
+        KeyDatum::Text(text) => Some(KeyDatum::Text(format!("{text}\u{1}").into())),
+        KeyDatum::Bytea(bytes) => Some(KeyDatum::Bytea(bytes.iter().copied().chain([0]).collect())),
     }
 }
 
@@ -284,23 +283,34 @@ mod tests {
 
     #[test]
     fn a_key_ends_where_its_successor_begins() {
-        let around = |key_type: KeyType, text: &str| {
-            let group = group(Strategy::Range, &[key_type], &[None]);
-            let bounds = bounds_around(&group, &Key::parse(&[key_type], &[text]).expect("a key"));
-            bounds.map(|bounds| bounds.iter().map(|bound| bound.to_text(&[key_type])).collect::<Vec<_>>())
+        let around = |types: &[KeyType], text: &str| {
+            let group = group(Strategy::Range, types, &[None]);
+            let bounds = bounds_around(&group, &Key::parse_text(types, text).expect("a key")).expect("bounds");
+            assert!(bounds.is_sorted(), "{bounds:?}");
+            bounds.iter().map(|bound| bound.to_text(types)).collect::<Vec<_>>()
         };
-        for (key_type, key, expected) in [
-            (KeyType::Int4, "255", &["255", "256"][..]),
-            (KeyType::Int4, "-1", &["-1", "0"]),
-            (KeyType::Int4, "2147483647", &["2147483647"]),
-            (KeyType::Int8, "9223372036854775807", &["9223372036854775807"]),
-            (KeyType::Date, "2024-12-31", &["2024-12-31", "2025-01-01"]),
-            (KeyType::Date, "infinity", &["infinity"]),
-            (KeyType::Timestamp, "2024-12-31 23:59:59.999999", &["2024-12-31 23:59:59.999999", "2025-01-01 00:00:00"]),
+        for (types, key, expected) in [
+            (&[KeyType::Int4][..], "255", &["255", "256"][..]),
+            (&[KeyType::Int4], "-1", &["-1", "0"]),
+            (&[KeyType::Int4], "2147483647", &["2147483647"]),
+            (&[KeyType::Int8], "9223372036854775807", &["9223372036854775807"]),
+            (&[KeyType::Date], "2024-12-31", &["2024-12-31", "2025-01-01"]),
+            (&[KeyType::Date], "infinity", &["infinity"]),
+            (&[KeyType::Timestamp], "2024-12-31 23:59:59.999999", &["2024-12-31 23:59:59.999999", "2025-01-01 00:00:00"]),
+            (&[KeyType::Text], "a", &["a", "a\u{1}"]),
+            (&[KeyType::Bytea], "\\x00", &["\\x00", "\\x0000"]),
+            (&[KeyType::Bool], "t", &["t"]),
+            (
+                &[KeyType::Uuid],
+                "00000000-0000-0000-0000-0000000000ff",
+                &["00000000-0000-0000-0000-0000000000ff", "00000000-0000-0000-0000-000000000100"],
+            ),
+            (&[KeyType::Text, KeyType::Int2], "(eu,3)", &["(eu,3)", "(eu,4)"]),
+            (&[KeyType::Text, KeyType::Int2], "(eu,32767)", &["(eu,32767)", "(eu\u{1})"]),
+            (&[KeyType::Bool, KeyType::Bool], "(t,t)", &["(t,t)"]),
         ] {
-            assert_eq!(around(key_type, key).expect("bounds"), expected, "{key}");
+            assert_eq!(around(types, key), expected, "{key}");
         }
-        assert!(around(KeyType::Text, "a").is_err_and(|error| error.code == SqlState::FEATURE_NOT_SUPPORTED));
     }
 
     #[test]

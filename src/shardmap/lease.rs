@@ -59,6 +59,9 @@ pub struct Lease {
     membership: Arc<Membership>,
     /// Somebody has met a shard that shuts this generation out.
     doubted: Notify,
+    doubted_generation: AtomicI64,
+    /// The last generation that was to be registered: it may be shut out already, also where that was not heard.
+    registered: AtomicI64,
 }
 
 /// By what shards know this process's connections.
@@ -95,6 +98,8 @@ impl Lease {
             told_drained: AtomicI64::new(0),
             membership: Membership::new(proxy_id),
             doubted: Notify::new(),
+            doubted_generation: AtomicI64::new(0),
+            registered: AtomicI64::new(FIRST_GENERATION),
         }
     }
 
@@ -124,6 +129,7 @@ impl Lease {
     /// Waits for a later generation than this: a shard has shut this one out. Not bounded: the caller is. Cancel safe.
     pub async fn later_than(&self, generation: i64) {
         let mut generations = self.membership.generation.subscribe();
+        self.doubted_generation.fetch_max(generation, Ordering::AcqRel);
         self.doubted.notify_one();
         // The sender lives as long as this lease.
         let outcome = generations.wait_for(|now| *now > generation).await.map(drop);
@@ -202,10 +208,13 @@ pub(super) async fn renew(shared: &Shared, store: &Store) -> Result<(), StoreErr
     let drained = if shared.current.is_drained() { reached.counter } else { 0 };
     let generation = shared.current.load().generation();
     let renewing = timeout(RENEWAL_TIMEOUT, store.renew_proxy((lease, generation), seen, (reached, drained)));
-    let Some(epoch) = renewing.await.unwrap_or_else(|_| Err(StoreError::no_answer()))? else {
-        // The row is gone. Whoever changed the map meanwhile did not wait for us: all we know may be old.
+    let is_shut_out = generation <= lease.doubted_generation.load(Ordering::Acquire);
+    let renewed = renewing.await.unwrap_or_else(|_| Err(StoreError::no_answer()))?;
+    let Some(epoch) = renewed.filter(|_| !is_shut_out) else {
+        // The row is gone, or a shard does not let us in. Whoever changed the map meanwhile did not wait for us: all we know may be old.
         lease.end();
-        let generation = shared.current.load().generation() + 1;
+        let generation = generation.max(lease.registered.load(Ordering::Relaxed)) + 1;
+        lease.registered.store(generation, Ordering::Relaxed);
         tracing::warn!(proxy_id = %lease.proxy_id, generation, "lease row is gone, registering again");
         store.register_proxy(lease, generation).await?;
         shared.refresh(store).await?;

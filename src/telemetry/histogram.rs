@@ -2,7 +2,6 @@
 //!
 //! Not the exporter's own histograms: those keep each recorded value until the next scrape.
 
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -34,10 +33,10 @@ impl Histogram {
         let mut count = 0;
         for (bound, bucket) in bounds.zip(&self.buckets) {
             count += bucket.load(Relaxed);
-            let _ = writeln!(out, "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {count}");
+            out.push_str(&format!("{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {count}\n"));
         }
         let sum = Duration::from_nanos(self.sum_nanoseconds.load(Relaxed)).as_secs_f64();
-        let _ = writeln!(out, "{name}_sum{braced} {sum}\n{name}_count{braced} {count}");
+        out.push_str(&format!("{name}_sum{braced} {sum}\n{name}_count{braced} {count}\n"));
     }
 }
 

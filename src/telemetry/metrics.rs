@@ -4,7 +4,6 @@
 //! than what it counts. A counter that is had once and kept is one atomic addition.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::Arc;
 
 use ::metrics::{Counter, Gauge, Key, Label, Level, Metadata, Recorder};
@@ -84,7 +83,7 @@ impl Metrics {
         for ((name, labels), histogram) in &*self.histograms.lock() {
             if last != *name {
                 let help = names::ALL.iter().find(|metric| metric.name == *name).map_or("", |metric| metric.help);
-                let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} histogram");
+                out.push_str(&format!("# HELP {name} {help}\n# TYPE {name} histogram\n"));
                 last = name;
             }
             histogram.render(name, labels, out);

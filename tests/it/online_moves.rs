@@ -3,11 +3,14 @@
 mod aborts;
 mod freezes;
 mod frozen;
+mod keys;
 mod kills;
 mod long_readers;
 mod operators;
+mod partitioned;
 mod partitions;
 mod plans;
+mod references;
 mod rollbacks;
 mod under_load;
 mod views;
@@ -67,7 +70,7 @@ async fn leftovers(cluster: &Cluster) -> Vec<String> {
                  UNION ALL SELECT 'publication ' || pubname FROM pg_publication
                  UNION ALL SELECT 'subscription ' || subname FROM pg_subscription
                      WHERE subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
-                 UNION ALL SELECT 'trigger ' || tgname FROM pg_trigger WHERE tgname LIKE 'zz_shardgate%'
+                 UNION ALL SELECT 'trigger ' || tgname FROM pg_trigger WHERE tgname ~ '^(00|zz)_shardgate'
                  UNION ALL SELECT 'gate ' || relname FROM pg_class WHERE relname LIKE 'gate_%' AND relkind = 'r'
                  UNION ALL SELECT 'view ' || relname FROM pg_class WHERE relnamespace = 'shardgate'::regnamespace AND relkind = 'v'
                  UNION ALL SELECT 'residue ' || move_id FROM shardgate.residue",

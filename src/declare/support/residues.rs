@@ -1,7 +1,7 @@
 //! What a shard keeps of the rows that lie on it and are not owned by it: which keys they have, and who may ask.
 //!
 //! ```text
-//!   a mover ─► residue: one row a move ─► residue_hashes(group), residue_keys(group), residue_ranges(group) ─► a covered text
+//!   a mover ─► residue: one row a move ─► residue_hashes(group), residue_keys(group), … ─► a covered text
 //! ```
 //! A covered text (`crate::sql::residues`) reads the keys in its own statement's snapshot: a snapshot that sees rows of a copy sees
 //! the row that excludes them too, as that was committed before. So the functions are STABLE, and they are never NULL: where
@@ -17,6 +17,8 @@ CREATE TABLE IF NOT EXISTS shardgate.residue (
     keys text[],
     ranges text[],
     PRIMARY KEY (group_id, move_id));
+-- Of a lookup group whose default partition moves: the keys that are not excluded.
+ALTER TABLE shardgate.residue ADD COLUMN IF NOT EXISTS other_keys text[];
 CREATE OR REPLACE FUNCTION shardgate.residue_hashes(of_group int) RETURNS int8multirange
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -27,6 +29,12 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_cata
 BEGIN
     RETURN coalesce((SELECT array_agg(k.key) FROM shardgate.residue r, unnest(r.keys) k(key) WHERE r.group_id = of_group), '{}');
 END $$;
+-- A group has one default partition. Where it is not excluded nothing is known of other keys.
+CREATE OR REPLACE FUNCTION shardgate.residue_other_keys(of_group int) RETURNS text[]
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN coalesce((SELECT r.other_keys FROM shardgate.residue r WHERE r.group_id = of_group AND r.other_keys IS NOT NULL), '{NULL}');
+END $$;
 CREATE OR REPLACE FUNCTION shardgate.residue_ranges(of_group int) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -34,5 +42,6 @@ BEGIN
                             WHERE r.group_id = of_group), '') || '}';
 END $$;
 REVOKE ALL ON TABLE shardgate.residue FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION shardgate.residue_hashes(int), shardgate.residue_keys(int), shardgate.residue_ranges(int) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION shardgate.residue_hashes(int), shardgate.residue_keys(int), shardgate.residue_other_keys(int),
+    shardgate.residue_ranges(int) TO PUBLIC;
 "#;

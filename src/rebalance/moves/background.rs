@@ -1,6 +1,7 @@
 //! Drives moves in a proxy: those that nobody drives, planned by SQL or left by a driver that is gone.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -14,9 +15,12 @@ use crate::shardmap::{Move, MoveId};
 pub async fn keep_driving(driver: Driver, watch: impl Fn(&[Move]), cancel: CancellationToken) {
     let mut driven: BTreeSet<MoveId> = BTreeSet::new();
     let mut driving: JoinSet<MoveId> = JoinSet::new();
+    // By itself: a shard that does not answer must not keep moves of others waiting.
+    let mut shutting_out = Box::pin(keep_shutting_out(&driver));
     loop {
         tokio::select! {
             () = cancel.cancelled() => return,
+            never = &mut shutting_out => match never {},
             Some(ended) = driving.join_next() => {
                 match ended {
                     Ok(id) => drop(driven.remove(&id)),
@@ -30,9 +34,6 @@ pub async fn keep_driving(driver: Driver, watch: impl Fn(&[Move]), cancel: Cance
             }
             () = tokio::time::sleep(LOOK_INTERVAL) => {}
         }
-        if let Err(error) = Box::pin(fencing::finish_all(&driver.store)).await {
-            tracing::debug!(%error, "which proxies are shut out could not be read");
-        }
         let Ok(moves) = driver.store.running_moves().await else { continue };
         watch(&moves);
         let is_mine = |the_move: &Move| !the_move.rests && !driven.contains(&the_move.id);
@@ -40,6 +41,15 @@ pub async fn keep_driving(driver: Driver, watch: impl Fn(&[Move]), cancel: Cance
             driven.insert(the_move.id);
             driving.spawn(one_turn(driver.clone(), the_move));
         }
+    }
+}
+
+async fn keep_shutting_out(driver: &Driver) -> Infallible {
+    loop {
+        if let Err(error) = fencing::finish_all(&driver.store).await {
+            tracing::debug!(%error, "which proxies are shut out could not be read");
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
     }
 }
 

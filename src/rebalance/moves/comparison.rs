@@ -21,7 +21,7 @@ use crate::shardmap::{MapSnapshot, Move, MoveId, MoveState, Shard, Store, Term};
 pub(in crate::rebalance) async fn both_sides(store: &Store, map: &MapSnapshot, the_move: &Move) -> Result<i64, RebalanceError> {
     let group = map.group(the_move.group).ok_or_else(|| RebalanceError::Refused("the tables of the move are gone".to_owned()))?;
     let keys = KeySet::read(store, group, &the_move.partitions).await?;
-    let tables = MovedTable::of_group(map, group, &keys).map_err(|reason| RebalanceError::Refused(reason.0))?;
+    let sharded = MovedTable::of_group(map, group, &keys).map_err(|reason| RebalanceError::Refused(reason.0))?;
     let shard =
         |name: &str| map.shard_by_name(name).ok_or_else(|| RebalanceError::Refused(format!("there is no shard \"{name}\"")));
     let (owner, other, direction) = match the_move.state {
@@ -30,9 +30,14 @@ pub(in crate::rebalance) async fn both_sides(store: &Store, map: &MapSnapshot, t
     };
     let mut sides =
         MoveSides { source: open(shard(owner)?).await?, target: open(shard(other)?).await?, slot: direction.name(the_move.id) };
+    compare(&mut sides, &sharded).await
+}
+
+/// Of these and their partitions.
+async fn compare(sides: &mut impl Sides, tables: &[MovedTable]) -> Result<i64, RebalanceError> {
     let mut rows = 0;
-    for table in &tables {
-        rows += compare_table(&mut sides, table).await.map_err(failed)?;
+    for table in MovedTable::holding_rows_of(tables, sides.source()).await.map_err(|error| failed(error.into()))? {
+        rows += compare_table(sides, &table).await.map_err(failed)?;
     }
     Ok(rows)
 }
@@ -53,7 +58,7 @@ pub(in crate::rebalance) async fn copies(
         condition_new: everything(),
     };
     let mut sides = Copies { home: open(home).await?, other: open(other).await? };
-    compare_table(&mut sides, &table).await.map_err(failed)
+    compare(&mut sides, &[table]).await
 }
 
 async fn open(shard: &Shard) -> Result<Site, RebalanceError> {

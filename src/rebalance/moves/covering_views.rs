@@ -22,11 +22,13 @@ use crate::catalog::{Catalog, quoted_literal, quoted_name};
 use crate::error::PgError;
 use crate::shardmap::{GroupId, MapSnapshot, MoveId, MoveState, Shard};
 use crate::sql::Context;
-use crate::sql::residues::{covering_name, covering_query, reading_besides_views, views_to_cover};
+use crate::sql::residues::{covering_name, covering_query, range_types, reading_besides_views, views_to_cover};
 
 /// The views of a group that need one, by the home shard's schema.
 struct Views {
     context: Context,
+    /// What makes the types that conditions name, in any covered text; in a transaction.
+    types: String,
     /// Quoted, and the covering view's name; each after those that it reads.
     list: Vec<(String, String)>,
     shards: Vec<Shard>,
@@ -42,7 +44,8 @@ impl Views {
         let catalog = open(home, moving).await?.catalog().await?;
         let context = context(catalog, map);
         let list = named(&context, moving.group.id);
-        Ok(Self { context, list, shards })
+        let types = range_types(context.map.groups.values().map(Arc::as_ref));
+        Ok(Self { context, types, list, shards })
     }
 
     /// What makes each of them on a shard, by the queries that its views have.
@@ -104,7 +107,7 @@ pub(super) async fn findings(moving: &Moving) -> Result<Vec<Finding>, Stop> {
     }
     for shard in &views.shards {
         let mut site = open(shard, moving).await?;
-        site.send(&format!("BEGIN; SET LOCAL lock_timeout = '2s'; {OBJECTS}")).await?;
+        site.send(&format!("BEGIN; SET LOCAL lock_timeout = '2s'; {OBJECTS}{}", views.types)).await?;
         for ((view, _), sql) in views.list.iter().zip(views.made_on(&mut site, moving.the_move.id).await?) {
             let finding = match sql {
                 Ok(sql) => match site.send(&sql).await {
@@ -128,9 +131,14 @@ pub(super) async fn findings(moving: &Moving) -> Result<Vec<Finding>, Stop> {
     Ok(found)
 }
 
-/// On every shard. Remembered before the first one is made; can be repeated.
+/// On every shard, with the types that covered texts name. Remembered before the first one is made; can be repeated.
 pub(super) async fn make(moving: &mut Moving) -> Result<(), Stop> {
     let views = Views::of(moving).await?;
+    if !views.types.is_empty() {
+        for shard in &views.shards {
+            open(shard, moving).await?.send(&format!("BEGIN; {LOCK} {} COMMIT", views.types)).await?;
+        }
+    }
     if views.list.is_empty() {
         return Ok(());
     }
@@ -193,6 +201,9 @@ pub(in crate::rebalance) fn remove_sql(id: MoveId) -> String {
 
 /// In the move's journal.
 const REMEMBERED: &str = "covering_views";
+
+/// Of what is made on a shard, one after the other.
+const LOCK: &str = "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('shardgate support objects', 0));";
 
 /// On a shard, in a transaction: which moves use which covering views, and what makes and removes them.
 pub const OBJECTS: &str = r#"

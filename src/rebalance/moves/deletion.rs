@@ -1,4 +1,4 @@
-//! Deletes the rows of a set from a shard that does not own them: in one pass over the table, in small transactions.
+//! Deletes the rows of a set from a shard that does not own them: in one pass over each table, in small transactions.
 //!
 //! Without the application's triggers, cascades and our gate. One pass is complete, since nothing can write such a row any more;
 //! in the end they are counted.
@@ -7,7 +7,14 @@ use super::moved_table::MovedTable;
 use super::site::Site;
 use super::stop::Stop;
 
-pub(super) async fn delete_rows(site: &mut Site, table: &MovedTable) -> Result<(), Stop> {
+pub(super) async fn delete_rows(site: &mut Site, sharded: &[MovedTable]) -> Result<(), Stop> {
+    for table in MovedTable::holding_rows_of(sharded, site).await? {
+        delete_rows_of(site, &table).await?;
+    }
+    Ok(())
+}
+
+async fn delete_rows_of(site: &mut Site, table: &MovedTable) -> Result<(), Stop> {
     let pages: i64 = site
         .value(&format!(
             "SELECT (pg_relation_size({0}) + current_setting('block_size')::int8 - 1) / current_setting('block_size')::int8",
@@ -19,13 +26,13 @@ pub(super) async fn delete_rows(site: &mut Site, table: &MovedTable) -> Result<(
         let to = from + PAGES_AT_ONCE;
         site.act(&format!(
             "SET LOCAL session_replication_role = replica; \
-             DELETE FROM {} WHERE ctid >= '({from},0)'::tid AND ctid < '({to},0)'::tid AND {}",
+             DELETE FROM ONLY {} WHERE ctid >= '({from},0)'::tid AND ctid < '({to},0)'::tid AND {}",
             table.quoted, table.condition
         ))
         .await?;
         from = to;
     }
-    let left: bool = site.value(&format!("SELECT EXISTS (SELECT FROM {} WHERE {})", table.quoted, table.condition)).await?;
+    let left: bool = site.value(&format!("SELECT EXISTS (SELECT FROM ONLY {} WHERE {})", table.quoted, table.condition)).await?;
     match left {
         false => Ok(()),
         true => Err(Stop::Again(format!("rows of table {} were written while they were deleted", table.quoted))),

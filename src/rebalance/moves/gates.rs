@@ -17,9 +17,9 @@ pub(super) async fn remove(moving: &mut Moving) -> Result<(), Stop> {
     let id = moving.the_move.id;
     let running: BTreeSet<MoveId> = moving.store.running_moves().await?.into_iter().map(|running| running.id).collect();
     for site in [&mut moving.source, &mut moving.target] {
-        for table in &moving.tables {
-            if !is_dropped(site, id, &table.quoted, ATTEMPTS).await? {
-                site.act_patiently(&objects::disable_triggers(id, &table.quoted)).await?;
+        for (table,) in site.rows::<(String,)>(&gated(id)).await? {
+            if !is_dropped(site, id, &table, ATTEMPTS).await? {
+                site.act_patiently(&objects::disable_triggers(id, &table)).await?;
             }
         }
         site.act_patiently(&format!("DELETE FROM shardgate.marker WHERE move_id = {};", id.0)).await?;
@@ -54,11 +54,16 @@ async fn remove_left(site: &mut Site, has_ended: impl Fn(MoveId) -> bool) -> Res
     Ok(())
 }
 
+/// The tables that have them, whatever has become of these meanwhile.
+fn gated(id: MoveId) -> String {
+    format!("SELECT DISTINCT t.tgrelid::regclass::text FROM pg_trigger t WHERE {} ORDER BY 1", objects::is_trigger_of(id))
+}
+
 const DISABLED: &str = r"SELECT DISTINCT substring(tgname FROM 'move_(\d+)_')::int4, tgrelid::regclass::text
-     FROM pg_trigger WHERE tgname ~ '^zz_shardgate_move_\d+_' AND tgenabled = 'D' ORDER BY 1, 2";
+     FROM pg_trigger WHERE tgname ~ '^(00|zz)_shardgate_move_\d+_' AND tgenabled = 'D' ORDER BY 1, 2";
 /// Gates that no trigger looks at.
 const UNUSED: &str = r"SELECT substring(relname FROM '\d+')::int4 FROM pg_class c
      WHERE relnamespace = to_regnamespace('shardgate') AND relname ~ '^gate_\d+$' AND relkind = 'r'
        AND NOT EXISTS (SELECT FROM pg_trigger t
-                       WHERE t.tgname LIKE 'zz\_shardgate\_move\_' || substring(c.relname FROM '\d+') || '\_%') ORDER BY 1";
+                       WHERE t.tgname LIKE '__\_shardgate\_move\_' || substring(c.relname FROM '\d+') || '\_%') ORDER BY 1";
 const ATTEMPTS: usize = 5;

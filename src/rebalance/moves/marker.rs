@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::direction::Direction;
 use super::moving::Moving;
 use super::objects;
+use super::replication;
 use super::stop::Stop;
 
 /// Never used again, whichever driver uses it.
@@ -39,12 +40,24 @@ pub(super) async fn arrival(moving: &mut Moving, direction: Direction, number: i
                           AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())), false)",
         direction.name(moving.the_move.id)
     );
+    let the_move = moving.the_move.clone();
     let mut polls = 0_u32;
     while !moving.subscriber(direction).value::<bool>(&sql).await? {
         polls += 1;
-        if polls.is_multiple_of(64) && !moving.subscriber(direction).value::<bool>(&enabled).await? {
+        if polls.is_multiple_of(64)
+            && !moving.subscriber(direction).value::<bool>(&enabled).await?
+            && !Box::pin(replication::revive(moving, direction)).await?
+        {
             let shard = &moving.subscriber(direction).name;
             return Err(Stop::Abort(format!("replication has stopped with an error; the log of shard \"{shard}\" says why")));
+        }
+        if polls.is_multiple_of(64)
+            && let Some(reason) = replication::excess(moving.publisher(direction), direction, &the_move).await?
+        {
+            return Err(match direction {
+                Direction::Forward => Stop::Abort(reason),
+                Direction::Back => Stop::Again(reason),
+            });
         }
         sleep(poll).await;
     }

@@ -41,6 +41,7 @@ mod moved_table;
 mod moving;
 mod objects;
 mod one_sided;
+mod references;
 mod replication;
 mod reverse;
 pub(super) mod site;

@@ -1,4 +1,8 @@
-//! A table of the group that moves, as the source has it.
+//! The tables of the group that moves, and where their rows lie on a shard.
+//!
+//! A partitioned table has no rows of its own: its partitions do, and partitions of these. Each of them is gated, published, copied,
+//! compared and cleaned by itself, as the map's other tables are: a primary key of the partition alone is enough, whatever the order
+//! of its columns, and a copy that is interrupted begins again with one partition. The map names the partitioned table only.
 
 use sqlx::FromRow;
 
@@ -28,8 +32,20 @@ pub(super) struct Columns {
     pub(super) primary_key: Vec<String>,
 }
 
+/// So that the planner knows what has become of the tables: at the target before statements go there, at the source of what is left.
+/// Where a lock is in the way the server does it by itself later.
+pub(super) async fn analyze(tables: &[MovedTable], site: &mut Site) -> Result<(), SiteError> {
+    for table in tables {
+        match site.act(&format!("ANALYZE {}", table.quoted)).await {
+            Ok(()) | Err(SiteError::Busy { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 impl MovedTable {
-    /// The tables of a group, by name.
+    /// The sharded tables of a group, by name.
     pub(super) fn of_group(map: &MapSnapshot, group: &Group, keys: &KeySet) -> Result<Vec<Self>, NoCondition> {
         let mut tables = map
             .tables_of(group.id)
@@ -48,6 +64,22 @@ impl MovedTable {
             .collect::<Result<Vec<_>, _>>()?;
         tables.sort_by(|left, right| (&left.schema, &left.name).cmp(&(&right.schema, &right.name)));
         Ok(tables)
+    }
+
+    /// The tables that hold the rows of these on a shard: themselves, or the partitions that are not partitioned again.
+    pub(super) async fn holding_rows_of(sharded: &[Self], site: &mut Site) -> Result<Vec<Self>, SiteError> {
+        let sql = format!(
+            "SELECT m.place, s.nspname::text, c.relname::text
+             FROM ({}) m JOIN pg_class c ON c.oid = m.oid JOIN pg_namespace s ON s.oid = c.relnamespace
+             WHERE c.relkind = 'r' ORDER BY 2, 3",
+            members_sql(sharded)
+        );
+        let found = site.rows::<(i64, String, String)>(&sql).await?.into_iter();
+        let holding = found.filter_map(|(place, schema, name)| {
+            let sharded = usize::try_from(place).ok().and_then(|place| sharded.get(place.checked_sub(1)?))?;
+            Some(Self { quoted: quoted_name(&schema, &name), schema, name, ..sharded.clone() })
+        });
+        Ok(holding.collect())
     }
 
     /// As a constant of type `regclass`.
@@ -72,6 +104,28 @@ impl MovedTable {
     pub(super) fn key_columns(&self) -> Vec<String> {
         self.key.iter().map(|key| quoted_identifier(&key.column)).collect()
     }
+}
+
+/// Sharded tables and their partitions, partitions of partitions too: the sharded table's place in the list, from 1, and `oid`.
+pub(super) fn members_sql(sharded: &[MovedTable]) -> String {
+    let names: Vec<String> = sharded.iter().map(|table| quoted_literal(&table.quoted)).collect();
+    format!(
+        "WITH RECURSIVE member AS (
+             SELECT n.place, c.oid FROM pg_catalog.unnest(ARRAY[{}]::pg_catalog.text[]) WITH ORDINALITY n (name, place)
+             JOIN pg_catalog.pg_class c ON c.oid = pg_catalog.to_regclass(n.name)
+             UNION ALL
+             SELECT m.place, i.inhrelid FROM member m JOIN pg_catalog.pg_inherits i ON i.inhparent = m.oid)
+         SELECT place, oid FROM member",
+        names.join(", ")
+    )
+}
+
+/// Bytes of the tables and their partitions, with indexes and TOAST; an expression.
+pub(super) fn bytes_sql(sharded: &[MovedTable]) -> String {
+    format!(
+        "(SELECT coalesce(pg_catalog.sum(pg_catalog.pg_total_relation_size(m.oid)), 0)::pg_catalog.int8 FROM ({}) m)",
+        members_sql(sharded)
+    )
 }
 
 fn key_of(kind: &TableKind, id: GroupId) -> Option<Vec<KeyColumn>> {

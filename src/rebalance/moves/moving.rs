@@ -23,6 +23,9 @@ pub(super) struct Moving {
     pub(super) the_move: Move,
     pub(super) group: Arc<Group>,
     pub(super) keys: KeySet,
+    /// As the map has them.
+    pub(super) sharded: Vec<MovedTable>,
+    /// Those that hold their rows, by the source.
     pub(super) tables: Vec<MovedTable>,
     pub(super) source: Site,
     pub(super) target: Site,
@@ -52,7 +55,7 @@ impl Moving {
         let group =
             map.group(the_move.group).cloned().ok_or_else(|| Stop::Abort("the tables of the group were dropped".to_owned()))?;
         let keys = KeySet::read(store, &group, &the_move.partitions).await?;
-        let tables = MovedTable::of_group(&map, &group, &keys).map_err(|reason| Stop::Abort(reason.0))?;
+        let sharded = MovedTable::of_group(&map, &group, &keys).map_err(|reason| Stop::Abort(reason.0))?;
         let (source, target) = (shard(&map, &the_move.source)?, shard(&map, &the_move.target)?);
         let replication_urls = store.replication_urls().await?;
         let connection = |shard: &Shard| {
@@ -62,18 +65,20 @@ impl Moving {
         };
         let (to_source, to_target) = (connection(source)?, connection(target)?);
         let id = the_move.id;
+        let mut at_source = Box::pin(Site::open(source, id, term)).await?;
         Ok(Self {
             store: store.clone(),
             actor: driver.actor.clone(),
             points: Arc::clone(&driver.points),
             term,
             keys,
-            tables,
+            tables: MovedTable::holding_rows_of(&sharded, &mut at_source).await?,
+            sharded,
             to_source,
             to_target,
             beside,
             both: [source.id, target.id],
-            source: Box::pin(Site::open(source, id, term)).await?,
+            source: at_source,
             target: Box::pin(Site::open(target, id, term)).await?,
             the_move,
             group,

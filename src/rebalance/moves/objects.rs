@@ -6,6 +6,7 @@
 //!   on the source, that it was rolled back. Outlives a map database that fails over and forgets.
 //! * `covering_view` and the views themselves, on every shard: see [`super::covering_views`].
 //! * `gate_N` with its triggers, for each move: see [`gate`].
+//! * `set_aside`: where moving tables refer to others, see [`super::references`].
 //!
 //! Names carry the move's number. Everything can be made again and removed again.
 
@@ -24,7 +25,14 @@ CREATE TABLE IF NOT EXISTS shardgate.marker (
     move_id int NOT NULL, number bigint NOT NULL, PRIMARY KEY (move_id, number));
 CREATE TABLE IF NOT EXISTS shardgate.switched (
     move_id int PRIMARY KEY, incarnation bigint NOT NULL, at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp());
-ALTER TABLE shardgate.switched ADD COLUMN IF NOT EXISTS lsn pg_lsn;
+-- ALTER TABLE locks out whoever reads the table, also where there is nothing to add.
+DO $add$ BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a
+                   WHERE a.attrelid OPERATOR(pg_catalog.=) 'shardgate.switched'::pg_catalog.regclass
+                     AND a.attname OPERATOR(pg_catalog.=) 'lsn') THEN
+        ALTER TABLE shardgate.switched ADD COLUMN lsn pg_lsn;
+    END IF;
+END $add$;
 CREATE OR REPLACE FUNCTION shardgate.prove_term(move int, driver_term bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -95,43 +103,55 @@ pub(super) fn close_gate(id: MoveId) -> String {
 
 /// The triggers of one table. They fire after the row is final, whatever the application's own triggers have made of it.
 pub(super) fn gate_triggers(id: MoveId, table: &MovedTable) -> String {
-    let (number, on) = (id.0, &table.quoted);
+    let on = &table.quoted;
     let (new, old) = (&table.condition_new, &table.condition_old);
     let trigger = |suffix: &str, event: &str, when: &str, function: &str| {
         format!(
-            "CREATE OR REPLACE TRIGGER zz_shardgate_move_{number}_{suffix} {event} ON {on} \
-             FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION shardgate.{function}();"
+            "CREATE OR REPLACE TRIGGER {} {event} ON {on} FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION shardgate.{function}();",
+            gate_trigger(id, suffix)
         )
     };
-    let gate = format!("gate_{number}");
+    let gate = format!("gate_{}", id.0);
     [
         trigger("insert", "AFTER INSERT", new, &gate),
         trigger("update", "AFTER UPDATE", &format!("{new} OR {old}"), &gate),
         trigger("delete", "AFTER DELETE", old, &gate),
         trigger("cross", "AFTER UPDATE", &format!("({new}) IS TRUE <> (({old}) IS TRUE)"), "refuse_crossing"),
         format!(
-            "CREATE OR REPLACE TRIGGER zz_shardgate_move_{number}_truncate BEFORE TRUNCATE ON {on} \
-             FOR EACH STATEMENT EXECUTE FUNCTION shardgate.refuse_truncate_while_moving();"
+            "CREATE OR REPLACE TRIGGER {} BEFORE TRUNCATE ON {on} \
+             FOR EACH STATEMENT EXECUTE FUNCTION shardgate.refuse_truncate_while_moving();",
+            gate_trigger(id, "truncate")
         ),
     ]
     .concat()
 }
 
+/// The name of a trigger of a move that fires behind the application's own.
+pub(super) fn gate_trigger(id: MoveId, suffix: &str) -> String {
+    format!("zz_shardgate_move_{}_{suffix}", id.0)
+}
+
+/// Of `pg_trigger`: the triggers of a move, but for those that partitions have from their table.
+pub(super) fn is_trigger_of(id: MoveId) -> String {
+    format!("t.tgname LIKE '__\\_shardgate\\_move\\_{}\\_%' AND t.tgparentid = 0", id.0)
+}
+
 pub(super) fn drop_triggers(id: MoveId, table: &str) -> String {
-    ["insert", "update", "delete", "cross", "truncate"]
-        .map(|suffix| format!("DROP TRIGGER IF EXISTS zz_shardgate_move_{}_{suffix} ON {table};", id.0))
-        .concat()
+    for_each_trigger(id, table, "DROP TRIGGER %2$I ON %1$s", "true")
 }
 
 /// Passes beside readers, not beside writers.
 pub(super) fn disable_triggers(id: MoveId, table: &str) -> String {
+    for_each_trigger(id, table, "ALTER TABLE %s DISABLE TRIGGER %I", "t.tgenabled <> 'D'")
+}
+
+fn for_each_trigger(id: MoveId, table: &str, act: &str, condition: &str) -> String {
+    let table = quoted_literal(table);
     format!(
-        "DO $disable$ DECLARE name text; BEGIN FOR name IN SELECT t.tgname FROM pg_catalog.pg_trigger t \
-         WHERE t.tgrelid = {}::pg_catalog.regclass AND t.tgname LIKE 'zz\\_shardgate\\_move\\_{}\\_%' AND t.tgenabled <> 'D' \
-         LOOP EXECUTE pg_catalog.format('ALTER TABLE %s DISABLE TRIGGER %I', {}, name); END LOOP; END $disable$;",
-        quoted_literal(table),
-        id.0,
-        quoted_literal(table)
+        "DO $each$ DECLARE name text; BEGIN FOR name IN SELECT t.tgname FROM pg_catalog.pg_trigger t \
+         WHERE t.tgrelid = pg_catalog.to_regclass({table}) AND {} AND {condition} \
+         LOOP EXECUTE pg_catalog.format('{act}', {table}, name); END LOOP; END $each$;",
+        is_trigger_of(id)
     )
 }
 
@@ -142,13 +162,18 @@ pub(super) fn drop_gate(id: MoveId) -> String {
 
 pub(super) fn add_residue(id: MoveId, group: i32, values: &str) -> String {
     format!(
-        "INSERT INTO shardgate.residue (group_id, move_id, hashes, keys, ranges) VALUES ({group}, {}, {values}) ON CONFLICT DO NOTHING;",
+        "INSERT INTO shardgate.residue (group_id, move_id, hashes, keys, ranges, other_keys) VALUES ({group}, {}, {values}) ON CONFLICT DO NOTHING;",
         id.0
     )
 }
 
 pub(super) fn remove_residue(id: MoveId, group: i32) -> String {
     format!("DELETE FROM shardgate.residue WHERE group_id = {group} AND move_id = {};", id.0)
+}
+
+/// The owner of the set has kept it: whatever a switch that did not come about has left there is undone.
+pub(super) fn keep_owner(id: MoveId, group: i32) -> String {
+    format!("{}{}", remove_residue(id, group), open_gate(id))
 }
 
 pub(super) fn marker(id: MoveId, number: i64) -> String {
@@ -176,7 +201,7 @@ pub(super) fn publication(id: MoveId, direction: Direction, tables: &[MovedTable
 }
 
 pub(super) fn published(tables: &[MovedTable]) -> String {
-    let tables: Vec<String> = tables.iter().map(|table| format!("{} WHERE ({})", table.quoted, table.condition)).collect();
+    let tables: Vec<String> = tables.iter().map(|table| format!("ONLY {} WHERE ({})", table.quoted, table.condition)).collect();
     tables.join(", ")
 }
 

@@ -7,12 +7,14 @@ use sqlx::FromRow;
 use super::covering_views;
 use super::direction::Direction;
 use super::fencing;
-use super::moved_table::MovedTable;
 use super::moving::Moving;
 use super::objects;
-use super::site::{Site, SiteError};
+use super::references;
+use super::site::SiteError;
 use super::stop::Stop;
 use crate::catalog::quoted_literal;
+
+mod tables;
 
 /// One reason why the move cannot be done now.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -40,15 +42,8 @@ impl Findings {
 pub(super) async fn findings(moving: &mut Moving) -> Result<Vec<Finding>, Stop> {
     let mut found = Findings::default();
     servers(moving, &mut found).await?;
-    for table in moving.tables.clone() {
-        let is_there = table_on_target(moving, &table, &mut found).await?;
-        table_on_source(&mut moving.source, &table, &mut found).await?;
-        if is_there && moving.the_move.options.can_go_back() {
-            table_on_way_back(&mut moving.target, &table, &mut found).await?;
-        }
-        if is_there && found.0.is_empty() {
-            residue(moving, &table, &mut found).await?;
-        }
+    for table in moving.sharded.clone() {
+        tables::look(moving, &table, &mut found).await?;
     }
     found.0.extend(Box::pin(covering_views::findings(moving)).await?);
     // Otherwise a right would be missed for what was found already.
@@ -155,158 +150,6 @@ fn way_back(source: &[Limits], target: &[Limits], (source_name, target_name): (&
     }
 }
 
-#[derive(FromRow)]
-struct TableFacts {
-    relkind: String,
-    persistence: String,
-    has_row_security: bool,
-    covers_key: bool,
-    has_generated_key: bool,
-    replica_triggers: Vec<String>,
-    all_tables_publications: Vec<String>,
-    cascading: Vec<String>,
-    grantees_without_key: Vec<String>,
-}
-
-fn facts_sql(table: &MovedTable) -> String {
-    let key: Vec<String> = table.key.iter().map(|key| quoted_literal(&key.column)).collect();
-    let key = format!("ARRAY[{}]::name[]", key.join(", "));
-    format!(
-        "SELECT c.relkind::text, c.relpersistence::text AS persistence,
-            c.relforcerowsecurity AS has_row_security,
-            coalesce((SELECT array_agg(a.attname) @> {key}
-                      FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
-                      WHERE i.indrelid = c.oid AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END),
-                     false) AS covers_key,
-            EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = ANY ({key}) AND a.attgenerated <> '') AS has_generated_key,
-            array(SELECT t.tgname::text FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled IN ('A', 'R')) AS replica_triggers,
-            array(SELECT p.pubname::text FROM pg_publication p WHERE p.puballtables) AS all_tables_publications,
-            array(SELECT f.conname::text FROM pg_constraint f WHERE f.contype = 'f' AND f.confrelid = c.oid
-                    AND f.confupdtype IN ('c', 'n', 'd')) AS cascading,
-            array(SELECT DISTINCT r.rolname::text FROM pg_attribute a, aclexplode(a.attacl) g, pg_roles r
-                  WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND g.privilege_type = 'SELECT' AND r.oid = g.grantee
-                    AND EXISTS (SELECT FROM unnest({key}) k WHERE NOT has_column_privilege(r.oid, c.oid, k::text, 'SELECT'))) AS grantees_without_key
-         FROM pg_class c WHERE c.oid = {}",
-        table.regclass()
-    )
-}
-
-async fn table_on_source(source: &mut Site, table: &MovedTable, found: &mut Findings) -> Result<(), SiteError> {
-    let Some(facts) = source.rows::<TableFacts>(&facts_sql(table)).await?.pop() else { return Ok(()) };
-    let name = &table.quoted;
-    if facts.relkind == "p" {
-        found.add(format!("table {name} is partitioned"), "Partitioned tables cannot be moved yet");
-    }
-    if facts.persistence == "u" {
-        found.add(format!("table {name} is unlogged, and is not replicated"), format!("ALTER TABLE {name} SET LOGGED"));
-    }
-    if !facts.covers_key {
-        found.add(
-            format!("the primary key of table {name}, or its replica identity, lacks the shard key"),
-            format!(
-                "ALTER TABLE {name} REPLICA IDENTITY USING INDEX … with a unique index of columns that are NOT NULL and hold {}",
-                table.key_columns().join(", ")
-            ),
-        );
-    }
-    if facts.has_generated_key {
-        found.add(format!("the shard key of table {name} is a generated column"), "Such a table cannot be moved");
-    }
-    if facts.has_row_security {
-        found.add(
-            format!("table {name} forces row security on its owner: rows could be hidden from the copy"),
-            format!("ALTER TABLE {name} NO FORCE ROW LEVEL SECURITY for the time of the move"),
-        );
-    }
-    if !facts.replica_triggers.is_empty() {
-        found.add(
-            format!("triggers of table {name} fire on replication too: {}", facts.replica_triggers.join(", ")),
-            format!("ALTER TABLE {name} ENABLE TRIGGER … makes ordinary triggers of them"),
-        );
-    }
-    if !facts.all_tables_publications.is_empty() && found.0.iter().all(|finding| !finding.what.starts_with("publications")) {
-        found.add(
-            format!(
-                "publications FOR ALL TABLES would publish what the move copies and deletes: {}",
-                facts.all_tables_publications.join(", ")
-            ),
-            "Publish the tables by name",
-        );
-    }
-    if !facts.grantees_without_key.is_empty() {
-        found.add(
-            format!("users may read columns of table {name}, but not its shard key: {}", facts.grantees_without_key.join(", ")),
-            format!(
-                "GRANT SELECT ({}) ON {name} to them: their statements over several shards leave out copies by the key",
-                table.key_columns().join(", ")
-            ),
-        );
-    }
-    if !facts.cascading.is_empty() {
-        found.add(
-            format!("foreign keys follow changes of the key of table {name}: {}", facts.cascading.join(", ")),
-            "Make them ON UPDATE NO ACTION: a changed key becomes a deletion and an insertion while it moves",
-        );
-    }
-    Ok(())
-}
-
-/// What the target publishes for a rollback. Without the key in the replica identity the application's own UPDATE would fail there.
-async fn table_on_way_back(target: &mut Site, table: &MovedTable, found: &mut Findings) -> Result<(), SiteError> {
-    let Some(facts) = target.rows::<TableFacts>(&facts_sql(table)).await?.pop() else { return Ok(()) };
-    let (name, shard) = (&table.quoted, &target.name);
-    if !facts.covers_key {
-        found.add(
-            format!("the primary key of table {name} on shard \"{shard}\", or its replica identity, lacks the shard key"),
-            format!("Make it as it is on the source; {WITHOUT_A_WAY_BACK}"),
-        );
-    }
-    if !facts.replica_triggers.is_empty() {
-        found.add(
-            format!("triggers of table {name} on shard \"{shard}\" fire on replication too: {}", facts.replica_triggers.join(", ")),
-            format!("ALTER TABLE {name} ENABLE TRIGGER … makes ordinary triggers of them"),
-        );
-    }
-    Ok(())
-}
-
-async fn table_on_target(moving: &mut Moving, table: &MovedTable, found: &mut Findings) -> Result<bool, SiteError> {
-    let sql = format!(
-        "SELECT coalesce(string_agg(quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attname), '')
-         FROM pg_attribute a WHERE a.attrelid = pg_catalog.to_regclass({}) AND a.attnum > 0 AND NOT a.attisdropped",
-        quoted_literal(&table.quoted)
-    );
-    let (source, target): (String, String) = (moving.source.value(&sql).await?, moving.target.value(&sql).await?);
-    if source != target {
-        let is_missing = target.is_empty();
-        found.add(
-            format!(
-                "table {} {} shard \"{}\"",
-                table.quoted,
-                if is_missing { "is not on" } else { "has other columns on" },
-                moving.target.name
-            ),
-            "shardgate check shows the differences; make the tables alike",
-        );
-    }
-    Ok(source == target)
-}
-
-/// Rows of the set that lie on the target already would be doubled, or stop the copy.
-async fn residue(moving: &mut Moving, table: &MovedTable, found: &mut Findings) -> Result<(), SiteError> {
-    let sql = format!("SELECT EXISTS (SELECT FROM {} WHERE {})", table.quoted, table.condition);
-    if moving.target.value::<bool>(&sql).await? {
-        found.add(
-            format!(
-                "table {} has rows of these partitions on shard \"{}\", which does not own them",
-                table.quoted, moving.target.name
-            ),
-            "They are left from something else: look at them with the routing hint, and delete them",
-        );
-    }
-    Ok(())
-}
-
 async fn rights(moving: &mut Moving, found: &mut Findings) -> Result<(), SiteError> {
     let replica_role = rolled_back("SET LOCAL session_replication_role = replica");
     for site in [&mut moving.source, &mut moving.target] {
@@ -357,6 +200,13 @@ async fn rights(moving: &mut Moving, found: &mut Findings) -> Result<(), SiteErr
         }
     }
     for site in [&mut moving.source, &mut moving.target] {
+        let referred = references::not_owned(site, &moving.sharded).await?;
+        if !referred.is_empty() {
+            found.add(
+                format!("the mover's user on shard \"{}\" does not own {referred}, to which moving tables refer", site.name),
+                "Give the shard's url a user who owns it: a move makes triggers there",
+            );
+        }
         let roles = fencing::untouchable_roles(site).await?;
         if !roles.is_empty() {
             found.add(

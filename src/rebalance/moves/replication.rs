@@ -1,10 +1,12 @@
-//! The end of a move's replication: nothing of it is left on either side, or nothing is said to be.
+//! A move's replication: what publishes it, what keeps it going, and its end, after which nothing of it is left on either side, or
+//! nothing is said to be.
 //!
 //! A slot that is left keeps WAL until the disk is full, and one that is alive at the clean-up would publish its deletions to the
 //! new owner.
 
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::direction::Direction;
@@ -99,6 +101,34 @@ async fn end_slot(publisher: &mut Site, name: &str) -> Result<(), Stop> {
     }
     Ok(())
 }
+
+/// Enables a subscription again: a lost connection stops it as a conflict does, which comes again at the same place. `false`: it runs,
+/// or has stopped for good, or there is none.
+pub(super) async fn revive(moving: &mut Moving, direction: Direction) -> Result<bool, Stop> {
+    let name = direction.name(moving.the_move.id);
+    let sql = format!(
+        "SELECT coalesce(min(coalesce(pg_replication_origin_progress('pg_' || s.oid, true), '0/0')::text), '')
+         FROM pg_subscription s
+         WHERE s.subname = '{name}' AND NOT s.subenabled
+           AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    );
+    let place: String = moving.subscriber(direction).value(&sql).await?;
+    let now: i64 = moving.subscriber(direction).value("SELECT extract(epoch FROM clock_timestamp())::int8").await?;
+    // One direction runs at a time.
+    let before = moving.the_move.journal.get("revived").cloned().unwrap_or_default();
+    let is_same = before["at"] == json!(place) && before["when"].as_i64().is_some_and(|when| now - when < REVIVED_LATELY_S);
+    let times = if is_same { before["times"].as_i64().unwrap_or_default() + 1 } else { 1 };
+    if place.is_empty() || times > REVIVALS_MAX {
+        return Ok(false);
+    }
+    moving.remember("revived", json!({ "at": place, "when": now, "times": times })).await?;
+    moving.subscriber(direction).act(&format!("ALTER SUBSCRIPTION {name} ENABLE")).await?;
+    Ok(true)
+}
+
+/// At one place, with no more than this between two of them.
+const REVIVALS_MAX: i64 = 3;
+const REVIVED_LATELY_S: i64 = 60;
 
 /// Read from both sides: nothing of the move publishes or subscribes.
 async fn confirm_gone(moving: &mut Moving) -> Result<(), Stop> {

@@ -95,18 +95,25 @@ async fn give_up(driver: &Driver, (the_move, term): (&Move, Term), target: &mut 
     replication::unpublish(target, &Direction::Back.name(id)).await
 }
 
-/// In the pause, with everything durable at the target: nothing that has come from the source will be sent back.
+/// In the pause, with everything durable at the target: nothing that has come from the source will be sent back. Never after a switch,
+/// by a driver that was frozen: what was written since would be left out.
 pub(super) async fn advance_to_flushed(moving: &mut Moving) -> Result<(), Stop> {
+    let id = moving.the_move.id;
     let sql = format!(
-        "WITH flushed AS MATERIALIZED (SELECT pg_current_wal_flush_lsn() AS lsn)
-         SELECT advanced.end_lsn >= flushed.lsn
-         FROM flushed CROSS JOIN LATERAL pg_replication_slot_advance('{}', flushed.lsn) advanced",
-        Direction::Back.name(moving.the_move.id)
+        "DO $advance$ BEGIN \
+             IF EXISTS (SELECT FROM shardgate.switched WHERE move_id = {}) THEN \
+                 RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the target owns the set already'; \
+             END IF; \
+             IF (WITH flushed AS MATERIALIZED (SELECT pg_catalog.pg_current_wal_flush_lsn() AS lsn) \
+                 SELECT advanced.end_lsn < flushed.lsn \
+                 FROM flushed CROSS JOIN LATERAL pg_catalog.pg_replication_slot_advance('{}', flushed.lsn) advanced) THEN \
+                 RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the slot of the way back did not advance'; \
+             END IF; END $advance$",
+        id.0,
+        Direction::Back.name(id)
     );
-    match moving.target.value::<bool>(&sql).await? {
-        true => Ok(()),
-        false => Err(Stop::Again("the slot of the way back did not advance".to_owned())),
-    }
+    moving.target.act(&sql).await?;
+    Ok(())
 }
 
 /// After the switch and the end of forward replication.
@@ -142,40 +149,30 @@ pub(super) async fn look(moving: &mut Moving) -> Result<(), Stop> {
     let mut reason = replication::excess(&mut moving.target, Direction::Back, &the_move).await?;
     if reason.is_none()
         && !copying::copied(moving, Direction::Back).await?.is_complete(moving.tables.len())
-        && !revive(moving).await?
+        && !replication::revive(moving, Direction::Back).await?
     {
         let shard = &moving.source.name;
         reason = Some(format!("replication to shard \"{shard}\" has stopped with an error, and the log of its server says why"));
     }
-    let Some(reason) = reason else { return Ok(()) };
-    tracing::warn!(move_id = the_move.id.0, reason, "a move cannot be rolled back any more");
+    match reason {
+        Some(reason) => lose(moving, &reason).await,
+        None => Ok(()),
+    }
+}
+
+/// The same before it has begun, which may take long.
+pub(super) async fn limit(moving: &mut Moving) -> Result<(), Stop> {
+    match replication::excess(&mut moving.target, Direction::Back, &moving.the_move).await? {
+        Some(reason) => lose(moving, &reason).await,
+        None => Ok(()),
+    }
+}
+
+/// The way back is taken away; the move goes on without it.
+pub(super) async fn lose(moving: &mut Moving, reason: &str) -> Result<(), Stop> {
+    tracing::warn!(move_id = moving.the_move.id.0, reason, "a move cannot be rolled back any more");
     moving.remember("reverse_lost", json!(reason)).await?;
     replication::end(moving, Direction::Back).await
 }
 
-/// A lost connection stops a subscription as a conflict does, which comes again at the same place. `false`: it has stopped for good.
-async fn revive(moving: &mut Moving) -> Result<bool, Stop> {
-    let name = Direction::Back.name(moving.the_move.id);
-    let sql = format!(
-        "SELECT coalesce(min(coalesce(pg_replication_origin_progress('pg_' || s.oid, true), '0/0')::text), '')
-         FROM pg_subscription s
-         WHERE s.subname = '{name}' AND NOT s.subenabled
-           AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
-    );
-    let place: String = moving.source.value(&sql).await?;
-    let now: i64 = moving.source.value("SELECT extract(epoch FROM clock_timestamp())::int8").await?;
-    let before = moving.the_move.journal.get("reverse_revived").cloned().unwrap_or_default();
-    let is_same = before["at"] == json!(place) && before["when"].as_i64().is_some_and(|when| now - when < REVIVED_LATELY_S);
-    let times = if is_same { before["times"].as_i64().unwrap_or_default() + 1 } else { 1 };
-    if place.is_empty() || times > REVIVALS_MAX {
-        return Ok(false);
-    }
-    moving.remember("reverse_revived", json!({ "at": place, "when": now, "times": times })).await?;
-    moving.source.act(&format!("ALTER SUBSCRIPTION {name} ENABLE")).await?;
-    Ok(true)
-}
-
-/// At one place, with no more than this between two of them.
-const REVIVALS_MAX: i64 = 3;
-const REVIVED_LATELY_S: i64 = 60;
 const ADVANCE_INTERVAL: Duration = Duration::from_secs(3);

@@ -1,6 +1,7 @@
 //! A session of `pg_dump`: its questions about the catalogue, and where sequences of the whole cluster stand.
 
 use crate::error::{PgError, SqlState};
+use crate::session::sequences::sequence_rights::Right;
 use crate::session::{Failure, Session};
 use crate::sql::utility::dump::{APPLICATION, QUESTION, as_one_database, asked_sequence};
 
@@ -14,6 +15,7 @@ impl Session {
     /// The text to run in place of this one; `None`: as it is.
     pub(in crate::session) async fn asked_by_dump(&mut self, text: &str) -> Result<Option<String>, Failure> {
         if let Some(sequence) = asked_sequence(text, &self.context) {
+            self.check_right(&sequence, Right::Read).await?;
             let (schema, name) = (sequence.0.as_str(), sequence.1.as_str());
             let place = self.gateway.map.store().next_number(schema, name).await.map_err(PgError::from)?;
             let (last_value, is_called) = place.ok_or_else(|| not_known(name))?;

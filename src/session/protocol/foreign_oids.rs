@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::backend::{Connection, ForeignOids, Nesting, OID_NAMES_SQL, OidName, OidNames, Own, Pooled};
 use crate::error::PgError;
 use crate::session::gateway::MAP_DATABASE;
-use crate::session::{Failure, Session};
+use crate::session::{Failure, Participant, Session};
 use crate::shardmap::{Shard, ShardId};
 
 /// What all sessions have learnt.
@@ -52,7 +52,9 @@ impl Session {
 
     async fn home_names(&mut self) -> Result<OidNames, Failure> {
         let home = self.home()?;
-        let mut held = self.participants.iter_mut().filter(|participant| participant.shard == home.id);
+        // What they are is for all sessions: not as a transaction sees them that has changed the schema.
+        let is_asked = |participant: &&mut Participant| participant.shard == home.id && self.schema_change.is_none();
+        let mut held = self.participants.iter_mut().filter(is_asked);
         if let Some(participant) = held.find(|participant| !participant.needs_sync && participant.connection.is_at_rest()) {
             return names(&mut participant.connection, &home.name).await;
         }

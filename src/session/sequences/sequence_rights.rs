@@ -22,6 +22,8 @@ pub(in crate::session) enum Right {
     Look,
     /// `setval`.
     Set,
+    /// Reading it like a table.
+    Read,
 }
 
 /// What a role may do with a sequence.
@@ -30,6 +32,7 @@ pub(in crate::session) struct Rights {
     draw: bool,
     look: bool,
     set: bool,
+    read: bool,
 }
 
 impl Rights {
@@ -38,13 +41,14 @@ impl Rights {
             Right::Draw => self.draw,
             Right::Look => self.look,
             Right::Set => self.set,
+            Right::Read => self.read,
         }
     }
 
     /// As [`query`] gives them.
     fn read(text: &str) -> Option<Self> {
         let mut letters = text.chars().map(|letter| letter == 't');
-        Some(Self { draw: letters.next()?, look: letters.next()?, set: letters.next()? })
+        Some(Self { draw: letters.next()?, look: letters.next()?, set: letters.next()?, read: letters.next()? })
     }
 }
 
@@ -144,15 +148,16 @@ impl Session {
     }
 }
 
-/// Three letters, `t` or `f`. By its oid: a default has no need of the schema's name.
+/// Four letters, `t` or `f`. By its oid: a default has no need of the schema's name.
 fn query(sequence: &SequenceName) -> String {
     let may = |privileges: &str| format!("pg_catalog.has_sequence_privilege(c.oid, '{privileges}')");
     format!(
-        "SELECT pg_catalog.concat({}, {}, {}) FROM pg_catalog.pg_class c \
+        "SELECT pg_catalog.concat({}, {}, {}, {}) FROM pg_catalog.pg_class c \
          WHERE c.relname = {} AND c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = {})",
         may("USAGE, UPDATE"),
         may("USAGE, SELECT"),
         may("UPDATE"),
+        may("SELECT"),
         quoted_literal(&sequence.1),
         quoted_literal(&sequence.0)
     )
@@ -167,8 +172,8 @@ mod tests {
 
     #[test]
     fn rights_are_read_as_they_are_asked() {
-        let rights = Rights::read("tft").expect("rights");
-        assert!(rights.allow(Right::Draw) && !rights.allow(Right::Look) && rights.allow(Right::Set));
-        assert_eq!(Rights::read("t"), None);
+        let rights = Rights::read("tftf").expect("rights");
+        assert!(rights.allow(Right::Draw) && !rights.allow(Right::Look) && rights.allow(Right::Set) && !rights.allow(Right::Read));
+        assert_eq!(Rights::read("tft"), None);
     }
 }

@@ -704,7 +704,7 @@ pub(in crate::session) fn copies_differ(home: &str, other: &str, shard: &str) ->
     .with_hint("Somebody has written to one copy directly. Make the copies alike on the shards.")
 }
 
-fn has_on_conflict(text: &str) -> bool {
+pub(in crate::session) fn has_on_conflict(text: &str) -> bool {
     let words: Vec<&str> = lexer::tokens(text)
         .filter(|token| token.kind == TokenKind::Word)
         .filter_map(|token| text.get(token.start..token.end))

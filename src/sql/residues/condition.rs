@@ -1,10 +1,12 @@
 //! The condition that leaves out the residues of one table.
 //!
-//! One test against a multirange (or an array of lookup keys) that the shard gives, NULL-safe: rows whose key is NULL belong to no
+//! One test against a multirange (or arrays of lookup keys) that the shard gives, NULL-safe: rows whose key is NULL belong to no
 //! partition and stay. The sub-select is evaluated once a statement. Two operators for each row, so that PostgreSQL evaluates it before what the client's conditions compute. Every name and operator is
 //! qualified: a user's own operators may stand first in the search path.
 
-use crate::catalog::{Relation, quoted_identifier};
+use std::collections::BTreeSet;
+
+use crate::catalog::quoted_identifier;
 use crate::error::PgError;
 use crate::shard_key::{DateUnit, KeyColumn, KeyFunction, KeyType};
 use crate::shardmap::{Group, Strategy};
@@ -24,30 +26,38 @@ pub fn condition(key: &[KeyColumn], group: &Group, row: &str, column: impl Fn(&s
             let hash = values.iter().zip(types).fold("0".to_owned(), |seed, (value, key_type)| key_type.hash_sql(value, &seed));
             format!("{hash} OPERATOR(pg_catalog.<@) (SELECT shardgate.residue_hashes({}))", group.id.0)
         }
-        (Strategy::Range, [value], [key_type]) => {
-            let (value, multirange) = ranged(value, *key_type)?;
-            format!("{value} OPERATOR(pg_catalog.<@) (SELECT shardgate.residue_ranges({})::{multirange})", group.id.0)
+        (Strategy::Range, values, types) => {
+            let space = KeySpace::of(types)?;
+            let value = space.value(values);
+            format!("{value} OPERATOR(pg_catalog.<@) (SELECT shardgate.residue_ranges({})::{})", group.id.0, space.multirange)
         }
         (Strategy::Lookup, [value], [key_type]) => {
             // As rows, which PostgreSQL hashes: the keys may be many.
             let (id, element) = (group.id.0, array_element(*key_type));
-            format!(
-                "{value} OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest(shardgate.residue_keys({id})::pg_catalog.{element}[]))"
-            )
+            let among = |keys: &str| {
+                format!(
+                    "{value} OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest(shardgate.{keys}({id})::pg_catalog.{element}[]))"
+                )
+            };
+            format!("({} OR NOT {})", among("residue_keys"), among("residue_other_keys"))
         }
-        (Strategy::Range | Strategy::Lookup, _, _) => {
-            return Err(uncoverable("Partitions by range or lookup of several columns cannot be excluded yet."));
+        (Strategy::Lookup, _, _) => {
+            return Err(uncoverable("Lookup partitions of several columns cannot be excluded yet."));
         }
     };
-    // The hash of a record of NULLs is a number.
-    let present: Vec<String> = group
-        .key_types
-        .iter()
-        .zip(&columns)
-        .filter(|(key_type, _)| group.strategy == Strategy::Hash && key_type.hash_sql("", "").contains("record"))
-        .map(|(_, column)| format!("{column} IS NOT NULL AND "))
-        .collect();
+    let present = columns.iter().zip(&group.key_types).filter(|(_, key_type)| takes_null(group, **key_type));
+    let present: Vec<String> = present.map(|(column, _)| format!("{column} IS NOT NULL AND ")).collect();
     Ok(format!("({}{test}) IS NOT TRUE", present.concat()))
+}
+
+/// Whether the test of a group's keys may be true where this column is NULL: the hash of a record of NULLs is a number, rows are
+/// compared by their first columns, and nothing is among no keys.
+pub fn takes_null(group: &Group, key_type: KeyType) -> bool {
+    match group.strategy {
+        Strategy::Hash => key_type.hash_sql("", "").contains("record"),
+        Strategy::Range => group.key_types.len() > 1,
+        Strategy::Lookup => true,
+    }
 }
 
 /// The key column's value, after its function.
@@ -66,22 +76,93 @@ pub fn key_value(key: &KeyColumn, column: &str) -> String {
 pub fn is_excludable(group: &Group) -> bool {
     match (group.strategy, &group.key_types[..]) {
         (Strategy::Hash, _) | (Strategy::Lookup, [_]) => true,
-        (Strategy::Range, [key_type]) => ranged("", *key_type).is_ok(),
-        (Strategy::Range | Strategy::Lookup, _) => false,
+        (Strategy::Range, types) => KeySpace::of(types).is_ok(),
+        (Strategy::Lookup, _) => false,
     }
 }
 
-/// The value as the element of a multirange type of PostgreSQL's, and that type.
-pub fn ranged(value: &str, key_type: KeyType) -> Result<(String, &'static str), PgError> {
-    match key_type {
-        KeyType::Int2 | KeyType::Int4 | KeyType::Int8 => Ok((format!("({value})::pg_catalog.int8"), "pg_catalog.int8multirange")),
-        KeyType::Date => Ok((value.to_owned(), "pg_catalog.datemultirange")),
-        KeyType::Timestamp => Ok((value.to_owned(), "pg_catalog.tsmultirange")),
-        KeyType::Timestamptz => Ok((value.to_owned(), "pg_catalog.tstzmultirange")),
-        KeyType::Text | KeyType::Bpchar | KeyType::Uuid | KeyType::Bool | KeyType::Bytea => {
-            Err(uncoverable("PostgreSQL has no range type for this key."))
+/// How ranges of a group's keys are written: as a multirange of PostgreSQL's own where it has one, otherwise of a range type that a
+/// move makes on every shard. In it text is compared bytewise and keys of several columns as rows, as the map compares them.
+pub struct KeySpace<'t> {
+    types: &'t [KeyType],
+    /// The type, qualified.
+    pub multirange: String,
+    /// The type of the elements.
+    element: String,
+    is_own: bool,
+}
+
+impl<'t> KeySpace<'t> {
+    pub fn of(types: &'t [KeyType]) -> Result<Self, PgError> {
+        let built_in = |element: &str, multirange: &str| Self {
+            types,
+            element: format!("pg_catalog.{element}"),
+            multirange: format!("pg_catalog.{multirange}"),
+            is_own: false,
+        };
+        match types {
+            [KeyType::Int2 | KeyType::Int4 | KeyType::Int8] => return Ok(built_in("int8", "int8multirange")),
+            [KeyType::Date] => return Ok(built_in("date", "datemultirange")),
+            [KeyType::Timestamp] => return Ok(built_in("timestamp", "tsmultirange")),
+            [KeyType::Timestamptz] => return Ok(built_in("timestamptz", "tstzmultirange")),
+            _ => {}
+        }
+        let names = types.iter().map(|key_type| array_element(*key_type)).collect::<Vec<_>>().join("_");
+        if names.len() + MULTIRANGE_PREFIX.len() > NAME_BYTES_MAX {
+            return Err(uncoverable("Ranges of this many columns have no name for their type."));
+        }
+        let element = match types {
+            [_] => format!("pg_catalog.{names}"),
+            _ => format!("shardgate.key_{names}"),
+        };
+        Ok(Self { types, element, multirange: format!("shardgate.{MULTIRANGE_PREFIX}{names}"), is_own: true })
+    }
+
+    /// The key's value as an element.
+    fn value(&self, values: &[String]) -> String {
+        match values {
+            [value] => format!("({value})::{}", self.element),
+            values => format!("ROW({})::{}", values.join(", "), self.element),
         }
     }
+
+    /// What makes the range type on a shard, in a transaction. Can be repeated. `None`: PostgreSQL has it.
+    fn made(&self) -> Option<String> {
+        if !self.is_own {
+            return None;
+        }
+        let multirange = &self.multirange;
+        let range = multirange.replace(MULTIRANGE_PREFIX, RANGE_PREFIX);
+        let (element, collation) = match self.types {
+            [key_type] if is_collated(*key_type) => (String::new(), r#", collation = pg_catalog."C""#),
+            [_] => (String::new(), ""),
+            types => {
+                let column = |(at, key_type): (usize, &KeyType)| {
+                    let collation = if is_collated(*key_type) { r#" COLLATE pg_catalog."C""# } else { "" };
+                    format!("k{} pg_catalog.{}{collation}", at + 1, array_element(*key_type))
+                };
+                let columns: Vec<String> = types.iter().enumerate().map(column).collect();
+                (format!("CREATE TYPE {} AS ({}); GRANT USAGE ON TYPE {0} TO PUBLIC; ", self.element, columns.join(", ")), "")
+            }
+        };
+        Some(format!(
+            "DO $type$ BEGIN IF pg_catalog.to_regtype('{multirange}') IS NULL THEN {element}\
+             CREATE TYPE {range} AS RANGE (subtype = {}{collation}, multirange_type_name = {multirange}); \
+             GRANT USAGE ON TYPE {range} TO PUBLIC; END IF; END $type$;",
+            self.element
+        ))
+    }
+}
+
+fn is_collated(key_type: KeyType) -> bool {
+    matches!(key_type, KeyType::Text | KeyType::Bpchar)
+}
+
+/// What conditions for these groups name on a shard besides what every shard has: in a transaction. Can be repeated.
+pub fn range_types<'g>(groups: impl Iterator<Item = &'g Group>) -> String {
+    let ranged = groups.filter(|group| group.strategy == Strategy::Range);
+    let made: BTreeSet<String> = ranged.filter_map(|group| KeySpace::of(&group.key_types).ok()?.made()).collect();
+    made.into_iter().collect()
 }
 
 /// Of `pg_catalog`.
@@ -101,7 +182,7 @@ pub fn array_element(key_type: KeyType) -> &'static str {
     }
 }
 
-/// Whether the condition can be written for a table, without writing it: what is checked before a partition moves.
-pub fn can_exclude(relation: &Relation, key: &[KeyColumn], group: &Group) -> Result<(), PgError> {
-    condition(key, group, "t", |name| relation.column(name).map(|column| column.name.clone())).map(drop)
-}
+const RANGE_PREFIX: &str = "key_range_";
+const MULTIRANGE_PREFIX: &str = "key_ranges_";
+/// Of PostgreSQL's names.
+const NAME_BYTES_MAX: usize = 63;

@@ -406,16 +406,19 @@ impl<'w> Walk<'w> {
             at = at.checked_sub(1)?;
             match self.tokens.piece(at) {
                 ")" | "]" => at = self.opening(at)?,
-                _ if self.tokens.is_word(at, "from")
-                    && at.checked_sub(1).is_none_or(|before| {
-                        !self.tokens.is_one_of(before, &["distinct", "rows"]) && self.tokens.piece(before) != "."
-                    }) =>
-                {
-                    return Some(at);
-                }
+                _ if self.tokens.is_word(at, "from") && !self.is_other_from(at) => return Some(at),
                 _ => {}
             }
         }
+    }
+
+    /// IS DISTINCT FROM, ROWS FROM (function(…), …), or a name behind a dot.
+    fn is_other_from(&self, from: usize) -> bool {
+        let Some(before) = from.checked_sub(1) else { return false };
+        let is_of_functions = || self.tokens.piece(from + 1) == "(" && self.tokens.piece(self.tokens.name_end(from + 2) + 1) == "(";
+        self.tokens.is_word(before, "distinct")
+            || self.tokens.piece(before) == "."
+            || (self.tokens.is_word(before, "rows") && is_of_functions())
     }
 
     fn opening(&self, close: usize) -> Option<usize> {

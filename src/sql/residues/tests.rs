@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::{cover, covering_name, covering_query, view_of_covering, views_to_cover};
+use super::{cover, covering_name, covering_query, range_types, view_of_covering, views_to_cover};
 use crate::error::PgError;
 use crate::shard_key::{KeyFunction, KeyType};
 use crate::shardmap::{Group, MapSnapshot, Strategy};
@@ -30,6 +30,12 @@ fn context() -> Context {
     fixture.shard_by("u", 1, &[("id", None)]);
     fixture.shard_by("app.t", 2, &[("tenant", None), ("id", None)]);
     fixture.shard_by("b", 3, &[("isbn", Some(KeyFunction::Right(1)))]);
+    fixture.table("places", "region text, id int4");
+    fixture.table("codes", "code varchar");
+    fixture.group(4, Strategy::Range, &[KeyType::Text, KeyType::Int4]);
+    fixture.group(5, Strategy::Range, &[KeyType::Text]);
+    fixture.shard_by("places", 4, &[("region", None), ("id", None)]);
+    fixture.shard_by("codes", 5, &[("code", None)]);
     fixture.replicate("r");
     fixture.context(&["public"], &[])
 }
@@ -51,7 +57,12 @@ fn covered(text: &str, context: &Context, map: &MapSnapshot) -> Result<String, P
 /// The conditions of the cases, short: `<t.id>` for that of `public.t`, `<a.id>` for that of its alias `a`.
 fn shortened(text: &str) -> String {
     let mut out = String::new();
-    let mut rest = text;
+    let mut without_null_tests = text.to_owned();
+    while let Some(at) = without_null_tests.find(NULL_TEST) {
+        let start = without_null_tests[..at].rfind('(').map_or(0, |open| open + 1);
+        without_null_tests.replace_range(start..=at + NULL_TEST.len(), "");
+    }
+    let mut rest = without_null_tests.as_str();
     while let Some(start) = rest.find("(pg_catalog.") {
         let end = rest[start..].find(") IS NOT TRUE").map_or(rest.len(), |end| start + end + ") IS NOT TRUE".len());
         let condition = &rest[start..end];
@@ -67,6 +78,8 @@ fn shortened(text: &str) -> String {
         text.replace(&format!("shardgate.{}", covering_name(schema, name)), &format!("{{{short}}}"))
     })
 }
+
+const NULL_TEST: &str = " IS NOT NULL AND ";
 
 #[test]
 fn conditions_stand_where_they_change_no_answer() {
@@ -119,8 +132,43 @@ fn a_condition_is_qualified_and_null_safe() {
     let found = covered("SELECT * FROM b", &context, &map).expect("covered");
     assert_eq!(
         found,
-        "SELECT * FROM b WHERE (pg_catalog.\"right\"(\"public\".\"b\".\"isbn\", 1) OPERATOR(pg_catalog.=) ANY \
-         (SELECT pg_catalog.unnest(shardgate.residue_keys(3)::pg_catalog.text[]))) IS NOT TRUE"
+        "SELECT * FROM b WHERE (\"public\".\"b\".\"isbn\" IS NOT NULL AND \
+         (pg_catalog.\"right\"(\"public\".\"b\".\"isbn\", 1) OPERATOR(pg_catalog.=) ANY \
+         (SELECT pg_catalog.unnest(shardgate.residue_keys(3)::pg_catalog.text[])) OR NOT \
+         pg_catalog.\"right\"(\"public\".\"b\".\"isbn\", 1) OPERATOR(pg_catalog.=) ANY \
+         (SELECT pg_catalog.unnest(shardgate.residue_other_keys(3)::pg_catalog.text[])))) IS NOT TRUE"
+    );
+    let found = covered("SELECT * FROM places p", &context, &map).expect("covered");
+    assert_eq!(
+        found,
+        "SELECT * FROM places p WHERE (\"p\".\"region\" IS NOT NULL AND \"p\".\"id\" IS NOT NULL AND \
+         ROW(\"p\".\"region\", \"p\".\"id\")::shardgate.key_text_int4 OPERATOR(pg_catalog.<@) \
+         (SELECT shardgate.residue_ranges(4)::shardgate.key_ranges_text_int4)) IS NOT TRUE"
+    );
+    let found = covered("DELETE FROM codes", &context, &map).expect("covered");
+    assert_eq!(
+        found,
+        "DELETE FROM codes WHERE ((\"public\".\"codes\".\"code\")::pg_catalog.text OPERATOR(pg_catalog.<@) \
+         (SELECT shardgate.residue_ranges(5)::shardgate.key_ranges_text)) IS NOT TRUE"
+    );
+}
+
+#[test]
+fn range_types_are_made_once_for_all_groups_with_the_same_key() {
+    let context = context();
+    let groups = || context.map.groups.values().map(Arc::as_ref);
+    let made = range_types(groups().chain(groups()));
+    assert_eq!(
+        made,
+        "DO $type$ BEGIN IF pg_catalog.to_regtype('shardgate.key_ranges_text') IS NULL THEN \
+         CREATE TYPE shardgate.key_range_text AS RANGE (subtype = pg_catalog.text, collation = pg_catalog.\"C\", \
+         multirange_type_name = shardgate.key_ranges_text); GRANT USAGE ON TYPE shardgate.key_range_text TO PUBLIC; END IF; END $type$;\
+         DO $type$ BEGIN IF pg_catalog.to_regtype('shardgate.key_ranges_text_int4') IS NULL THEN \
+         CREATE TYPE shardgate.key_text_int4 AS (k1 pg_catalog.text COLLATE pg_catalog.\"C\", k2 pg_catalog.int4); \
+         GRANT USAGE ON TYPE shardgate.key_text_int4 TO PUBLIC; \
+         CREATE TYPE shardgate.key_range_text_int4 AS RANGE (subtype = shardgate.key_text_int4, \
+         multirange_type_name = shardgate.key_ranges_text_int4); GRANT USAGE ON TYPE shardgate.key_range_text_int4 TO PUBLIC; \
+         END IF; END $type$;"
     );
 }
 

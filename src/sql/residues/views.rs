@@ -5,8 +5,6 @@
 //! and before and after a switch: it is made once, never altered, and serves a snapshot of any age. Its name is made of the view's,
 //! so that whoever makes it and whoever names it need not ask each other.
 
-use std::fmt::Write;
-
 use sha2::{Digest, Sha256};
 
 use super::condition::is_excludable;
@@ -19,10 +17,8 @@ use crate::sql::context::Context;
 /// In the schema `shardgate`.
 pub fn covering_name(schema: &str, name: &str) -> String {
     let digest = Sha256::digest(quoted_name(schema, name));
-    digest.iter().take(DIGEST_BYTES).fold(COVERING_PREFIX.to_owned(), |mut made, byte| {
-        let _ = write!(made, "{byte:02x}");
-        made
-    })
+    let digest: String = digest.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect();
+    format!("{COVERING_PREFIX}{digest}")
 }
 
 /// The view whose covering view is named in what a shard says.

@@ -15,9 +15,10 @@ pub const SCHEMA: &str = "shardgate";
 
 pub const UNIQUE_ID: &str = "unique_id";
 
-const FUNCTIONS: [&str; 20] = [
+const FUNCTIONS: [&str; 23] = [
     "add_shard",
     "alter_shard",
+    "citus_move_shard_placement",
     "create_distributed_table",
     "create_reference_table",
     "declare_function",
@@ -31,6 +32,8 @@ const FUNCTIONS: [&str; 20] = [
     "merge_partitions",
     "move_partition",
     "move_partitions",
+    "rebalance",
+    "rebalance_table_shards",
     "reference_table",
     "set_default_shard",
     "split_partition",
@@ -58,7 +61,13 @@ pub fn in_from(from: &nodes::RangeFunction, naming: &Naming<'_>) -> Option<Resul
 }
 
 /// Names that Citus users know: also without the schema, unless the database has a function of that name.
-const CITUS_FUNCTIONS: [&str; 3] = ["create_distributed_table", "create_reference_table", "undistribute_table"];
+const CITUS_FUNCTIONS: [&str; 5] = [
+    "citus_move_shard_placement",
+    "create_distributed_table",
+    "create_reference_table",
+    "rebalance_table_shards",
+    "undistribute_table",
+];
 
 /// Where an unqualified name may mean one of these functions.
 pub struct Naming<'c> {

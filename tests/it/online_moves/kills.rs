@@ -106,7 +106,7 @@ impl Stage {
         self.command(&[&arguments, more].concat())
     }
 
-    fn command(&self, arguments: &[&str]) -> tokio::process::Child {
+    pub(super) fn command(&self, arguments: &[&str]) -> tokio::process::Child {
         tokio::process::Command::new(env!("CARGO_BIN_EXE_shard-rebalance"))
             .args(["--map", &self.cluster.map_url()])
             .args(arguments)
@@ -428,6 +428,28 @@ async fn a_move_that_is_aborted_while_it_copies_leaves_no_slot() {
     assert_eq!(stage.ended().await, "aborted");
     drop(driver);
     stage.is_whole(&stage.proxy.connect().await, "aborted while it copies", 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_loses_its_connection_goes_on() {
+    let stage = Stage::start(Cluster::start(2).await).await;
+    let partition = partitions_on(&stage.proxy, "t", "a").await[0].to_string();
+    stage.arm("verified", "hold");
+    let driver = stage.drive(&partition, &[]);
+    stage.until_reached("verified").await;
+    let (source, target) = (stage.cluster.connect_shard(0).await, stage.cluster.connect_shard(1).await);
+    let end = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name LIKE 'shardgate%' AND active";
+    let stopped = "SELECT count(*) FROM pg_subscription WHERE subname LIKE 'shardgate%' AND NOT subenabled";
+    let deadline = Instant::now() + ENDED_WITHIN;
+    while target.query_one(stopped, &[]).await.expect("subscriptions").get::<_, i64>(0) == 0 {
+        source.query(end, &[]).await.expect("ended");
+        assert!(Instant::now() < deadline, "the subscription goes on by itself");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    stage.disarm("verified");
+    assert_eq!(stage.ended().await, "done");
+    drop(driver);
+    stage.is_whole(&stage.proxy.connect().await, "a lost connection", 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -134,7 +134,7 @@ async fn doctor_finds_and_removes_what_is_left_over() {
     // On a terminal a bar shows how far it is, and what it was is printed at the end.
     let partition = partitions_on(&proxy, "t", "a").await[0].to_string();
     let told = on_terminal(&cluster, &["move", "--partition", &partition, "--to", "b"]).await;
-    assert!(told.contains(&format!("move {} a -> b: copying [", id + 1)) && told.contains("/s, "), "{told}");
+    assert!(told.contains(&format!("move {} a -> b: switched [", id + 1)) && told.contains(" of "), "{told}");
     assert!(told.contains("pause "), "{told}");
 }
 

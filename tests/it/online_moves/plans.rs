@@ -1,5 +1,7 @@
 //! `plan` and `apply`: from one PostgreSQL to three even shards, with partitions that have to be cut for it.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
 use super::operators::until_move;
@@ -73,6 +75,71 @@ async fn four_partitions_become_three_even_shards() {
     admin.batch_execute("SELECT shardgate.drop_shard('c')").await.expect("an empty shard is dropped");
     let count: i64 = admin.query_one("SELECT count(*) FROM t", &[]).await.expect("count").get(0);
     assert_eq!(count, 12_000);
+}
+
+#[tokio::test]
+async fn shards_are_made_even_and_emptied_by_calls_in_sql() {
+    let (cluster, proxy) = started().await;
+    let client = proxy.connect().await;
+    for (wrong, state) in [
+        ("shardgate.rebalance(by => 'load')", "0A000"),
+        ("shardgate.rebalance(by => 'weight')", "22023"),
+        ("shardgate.rebalance(threshold => -1)", "22023"),
+        ("shardgate.rebalance(drain => 'nowhere')", "55000"),
+        ("shardgate.rebalance('nothing')", "42P01"),
+        ("citus_move_shard_placement(999, 'a', 0, 'b', 0)", "42704"),
+    ] {
+        let error = client.batch_execute(&format!("SELECT {wrong}")).await.expect_err(wrong);
+        assert_eq!(error.code().map(tokio_postgres::error::SqlState::code), Some(state), "{wrong}: {error:?}");
+    }
+    let planned = client.query("SELECT * FROM shardgate.rebalance('t', threshold => 0.2)", &[]).await.expect("planned");
+    let targets: Vec<(String, String)> = planned.iter().map(|row| (row.get("source"), row.get("target"))).collect();
+    assert_eq!(targets.len(), 2, "{targets:?}");
+    assert!(targets.iter().all(|(source, target)| source == "a" && target != "a"), "{targets:?}");
+    assert!(planned.iter().all(|row| row.get::<_, i32>("partitions") > 0 && row.get::<_, i64>("bytes") > 0));
+    until_all_are_done(&cluster).await;
+    for shard in 0..3 {
+        let rows: i64 = cluster.connect_shard(shard).await.query_one("SELECT count(*) FROM t", &[]).await.expect("count").get(0);
+        assert!((3700..=4300).contains(&rows), "shard {shard} has {rows} rows");
+    }
+    // Even enough: nothing moves.
+    client.batch_execute("SELECT rebalance_table_shards('t')").await.expect("a name that Citus users know");
+    assert_eq!(client.query("SELECT * FROM shardgate.rebalance()", &[]).await.expect("no rows").len(), 0);
+    // A Citus shard is a partition, a node the server at an address: here they share one, so that their names have to stand for it.
+    let partition = partitions_on(&proxy, "t", "b").await[0];
+    let address = cluster.shard_url(0).rsplit_once('@').map(|(_, rest)| rest.split('/').next().unwrap_or_default().to_owned());
+    let (host, port) = address.as_deref().and_then(|address| address.split_once(':')).expect("host and port");
+    for (source, target, port, state) in [("a", "c", "0", "22023"), (host, "c", port, "22023"), ("b", "nowhere", "1", "42704")] {
+        let wrong = format!("SELECT citus_move_shard_placement({partition}, '{source}', {port}, '{target}', {port})");
+        let error = client.batch_execute(&wrong).await.expect_err(&wrong);
+        assert_eq!(error.code().map(tokio_postgres::error::SqlState::code), Some(state), "{wrong}: {error:?}");
+    }
+    let there = format!("SELECT citus_move_shard_placement({partition}, 'b', 5432, 'c', 5432, 'block_writes')");
+    client.batch_execute(&there).await.expect("planned");
+    until_move(&cluster, |state, _| state == "switched").await;
+    assert!(rebalance(&cluster, &["finish", "3"]).await.status.success());
+    let drained = client.query("SELECT * FROM shardgate.rebalance(drain => 'c')", &[]).await;
+    assert_eq!(drained.expect("planned").first().map(|row| row.get::<_, i32>("move_id")), Some(4));
+    until_all_are_done(&cluster).await;
+    assert_eq!(partitions_on(&proxy, "t", "c").await, Vec::<i32>::new());
+    assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
+}
+
+/// Nothing was aborted.
+async fn until_all_are_done(cluster: &Cluster) {
+    let map = cluster.connect_map().await;
+    let deadline = Instant::now() + Duration::from_secs(120);
+    loop {
+        let ends = "SELECT state, coalesce(error, '') FROM shardgate_map.move WHERE state <> 'done'";
+        let left = map.query(ends, &[]).await.expect("moves");
+        let left: Vec<(String, String)> = left.iter().map(|row| (row.get(0), row.get(1))).collect();
+        assert!(left.iter().all(|(state, _)| !["aborted", "failed"].contains(&state.as_str())), "{left:?}");
+        if left.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{left:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test]

@@ -93,6 +93,13 @@ async fn a_dump_has_every_row_once() {
     ] {
         succeed(&mut client, text).await;
     }
+    // What a dump is told of a sequence nobody hears who may not read it.
+    let ask = "SELECT last_value, is_called FROM orders_number_seq";
+    let told = client.ask(ask).await;
+    assert!(told.contains(" D(1001,"), "{told}");
+    succeed(&mut client, "CREATE ROLE no_reader_of_numbers; SET ROLE no_reader_of_numbers").await;
+    assert!(client.ask(ask).await.starts_with("E(42501 "));
+    succeed(&mut client, "RESET ROLE").await;
     let mut wanted = Vec::new();
     for (_, sql) in TABLES {
         wanted.push(client.value(sql).await);

@@ -8,7 +8,7 @@ use super::super::moving::Moving;
 use super::super::stop::Stop;
 use super::super::{covering_views, gates, objects, replication};
 use super::cleaning_up::{forget, no_older_statement};
-use super::switched;
+use super::{cutting_over, switched};
 use crate::shardmap::MoveState;
 
 pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(), Stop> {
@@ -17,6 +17,12 @@ pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(
         // It may have come no further than its announcement.
         site.send(objects::SHARED).await?;
         site.send(&objects::take_term(id, moving.term.0)).await?;
+    }
+    if !moving.the_move.is_rollback && cutting_over::has_switched(moving, Direction::Forward).await? {
+        return Err(Stop::Failed(format!(
+            "shard \"{}\" has taken over the partitions, which the map has forgotten in a fail-over; nothing was taken away",
+            moving.the_move.target
+        )));
     }
     if moving.the_move.is_rollback {
         if !moving.the_move.remembers("reopened") {
@@ -28,11 +34,10 @@ pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(
     moving.reach("abort_begun").await;
     let has_residue = format!("SELECT EXISTS (SELECT FROM shardgate.residue WHERE group_id = {group} AND move_id = {})", id.0);
     if moving.target.value::<bool>(&has_residue).await? {
-        for table in moving.tables.clone() {
-            deletion::delete_rows(&mut moving.target, &table).await?;
-        }
+        deletion::delete_rows(&mut moving.target, &moving.sharded).await?;
         moving.target.act(&objects::remove_residue(id, group)).await?;
     }
+    moving.source.act(&objects::remove_residue(id, group)).await?;
     moving.reach("abort_cleaned").await;
     Box::pin(covering_views::remove(moving)).await?;
     gates::remove(moving).await?;

@@ -8,6 +8,7 @@ use tokio::time::sleep;
 use super::super::direction::Direction;
 use super::super::marker;
 use super::super::moving::Moving;
+use super::super::objects;
 use super::super::replication;
 use super::super::stop::Stop;
 use super::{copying, cutting_over, preparing};
@@ -18,6 +19,8 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
         // The map has failed over to a server that has not heard of the cut-over at all.
         return cutting_over::switch_again(moving, Direction::Forward).await;
     }
+    let kept = objects::keep_owner(moving.the_move.id, moving.group_id());
+    moving.source.act(&kept).await?;
     if moving.the_move.journal.get("verified").is_none() {
         catch_up(moving).await?;
         return moving.advance(MoveState::Verifying, json!({})).await;
@@ -43,6 +46,10 @@ async fn catch_up(moving: &mut Moving) -> Result<(), Stop> {
             return Err(Stop::Abort(reason));
         }
         if !copying::copied(moving, Direction::Forward).await?.is_complete(moving.tables.len()) {
+            if replication::revive(moving, Direction::Forward).await? {
+                sleep(POLL_INTERVAL).await;
+                continue;
+            }
             return Err(Stop::Abort(
                 "a table of the copy has left replication; the log of the target's server says why".to_owned(),
             ));

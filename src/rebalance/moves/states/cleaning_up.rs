@@ -6,7 +6,7 @@
 use super::super::deletion;
 use super::super::moving::Moving;
 use super::super::stop::Stop;
-use super::super::{covering_views, gates, objects, replication};
+use super::super::{covering_views, gates, moved_table, objects, replication};
 use crate::shardmap::{Epoch, MoveState};
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
@@ -14,11 +14,11 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     replication::end_all(moving).await?;
     confirm_owner(moving).await?;
     moving.reach("cleaning").await;
-    for table in moving.tables.clone() {
-        deletion::delete_rows(&mut moving.source, &table).await?;
-    }
+    deletion::delete_rows(&mut moving.source, &moving.sharded).await?;
+    moved_table::analyze(&moving.sharded, &mut moving.source).await?;
     let (id, group) = (moving.the_move.id, moving.group_id());
     moving.source.act(&objects::remove_residue(id, group)).await?;
+    moving.target.act(&objects::remove_residue(id, group)).await?;
     moving.reach("cleaned").await;
     Box::pin(covering_views::remove(moving)).await?;
     gates::remove(moving).await?;

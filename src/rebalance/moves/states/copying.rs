@@ -10,6 +10,7 @@ use sqlx::FromRow;
 use tokio::time::{Instant, sleep};
 
 use super::super::direction::Direction;
+use super::super::moved_table::bytes_sql;
 use super::super::moving::Moving;
 use super::super::objects;
 use super::super::replication;
@@ -21,7 +22,8 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     let name = Direction::Forward.name(id);
     let exists = format!("SELECT EXISTS (SELECT FROM pg_catalog.pg_subscription WHERE subname = '{name}')");
     if !moving.target.value::<bool>(&exists).await? {
-        let before = json!({ "bytes_before": moving.target.value::<i64>(&format!("SELECT ({})::int8", sizes(moving))).await? });
+        let before =
+            json!({ "bytes_before": moving.target.value::<i64>(&format!("SELECT {}", bytes_sql(&moving.sharded))).await? });
         moving.store.advance_move((id, moving.term), MoveState::Copying, MoveState::Copying, before.clone(), None).await?;
         moving.the_move.journal["bytes_before"] = before["bytes_before"].clone();
         let connection = moving.connection(Direction::Forward);
@@ -42,7 +44,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
             moving.reach("copied").await;
             return moving.advance(MoveState::CatchingUp, json!({})).await;
         }
-        if !copied.is_enabled {
+        if !copied.is_enabled && !replication::revive(moving, Direction::Forward).await? {
             return Err(Stop::Abort("replication has stopped with an error; the log of the target's server says why".to_owned()));
         }
         if let Some(reason) = replication::excess(&mut moving.source, Direction::Forward, &moving.the_move).await? {
@@ -82,12 +84,12 @@ pub(in super::super) async fn copied(moving: &mut Moving, direction: Direction) 
     let sql = format!(
         "SELECT coalesce((SELECT sum(p.tuples_processed) FROM pg_stat_progress_copy p
                           WHERE p.datname = current_database() AND p.command = 'COPY FROM' AND p.type = 'CALLBACK'), 0)::int8 AS rows,
-                ({sizes})::int8 AS bytes,
+                {bytes} AS bytes,
                 count(r.srrelid) AS tables, count(*) FILTER (WHERE r.srsubstate = 'r') AS ready,
                 coalesce(bool_and(s.subenabled), false) AS is_enabled
          FROM pg_subscription s LEFT JOIN pg_subscription_rel r ON r.srsubid = s.oid
          WHERE s.subname = '{name}' AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())",
-        sizes = sizes(moving)
+        bytes = bytes_sql(&moving.sharded)
     );
     Ok(moving.subscriber(direction).rows::<Copied>(&sql).await?.pop().unwrap_or(Copied {
         rows: 0,
@@ -96,13 +98,6 @@ pub(in super::super) async fn copied(moving: &mut Moving, direction: Direction) 
         ready: 0,
         is_enabled: false,
     }))
-}
-
-/// Bytes of the moving tables, with indexes and TOAST, an expression.
-fn sizes(moving: &Moving) -> String {
-    let sizes: Vec<String> =
-        moving.tables.iter().map(|table| format!("pg_catalog.pg_total_relation_size({})", table.regclass())).collect();
-    sizes.join(" OPERATOR(pg_catalog.+) ")
 }
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

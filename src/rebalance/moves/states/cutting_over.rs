@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::direction::Direction;
@@ -53,7 +54,8 @@ pub(in super::super) async fn run(moving: &mut Moving, direction: Direction) -> 
 /// held it, which may have heard of a switch. The owner alone is asked.
 pub(in super::super) async fn release(driver: &Driver, (the_move, term): (&Move, Term), reason: &str) -> Result<bool, Stop> {
     let (store, id) = (&driver.store, the_move.id);
-    if store.held_in(id).await? != Some(store.epoch().await?.incarnation) {
+    // It may have been held only because the other side is known to have decided.
+    if the_move.remembers(DECIDED_ELSEWHERE) || store.held_in(id).await? != Some(store.epoch().await?.incarnation) {
         return Ok(false);
     }
     let map = store.load().await?.snapshot;
@@ -61,7 +63,7 @@ pub(in super::super) async fn release(driver: &Driver, (the_move, term): (&Move,
     let owner = map.shard_by_name(owner).ok_or_else(|| Stop::Again(format!("\"{owner}\" is no shard any more")))?;
     let mut owner = Box::pin(Site::open(owner, id, term)).await?;
     owner.send(&objects::take_term(id, term.0)).await?;
-    owner.act(&objects::open_gate(id)).await?;
+    owner.act(&objects::keep_owner(id, the_move.group.0)).await?;
     store.release_move(&driver.actor, id, term, reason).await?;
     Ok(true)
 }
@@ -74,7 +76,8 @@ pub(in super::super) async fn recover(moving: &mut Moving, reason: &str) -> Resu
         let incarnation = moving.store.epoch().await?.incarnation;
         return switch(moving, direction, Epoch { incarnation, counter: 0 }).await;
     }
-    moving.publisher(direction).act(&objects::open_gate(id)).await?;
+    let kept = objects::keep_owner(id, moving.group_id());
+    moving.publisher(direction).act(&kept).await?;
     moving.store.release_move(&moving.actor, id, moving.term, reason).await?;
     moving.the_move.state = state_before(direction);
     moving.the_move.is_rollback = false;
@@ -101,10 +104,14 @@ pub(in super::super) async fn has_switched(moving: &mut Moving, direction: Direc
 
 /// Of a map that has forgotten that it was held.
 pub(in super::super) async fn switch_again(moving: &mut Moving, direction: Direction) -> Result<(), Stop> {
+    moving.remember(DECIDED_ELSEWHERE, json!(true)).await?;
     let held = moving.store.hold_move(&moving.actor, moving.the_move.id, moving.term).await?;
     held_for(moving, direction);
     switch(moving, direction, held).await
 }
+
+/// In the journal: the map has forgotten a switch of which the new owner knows.
+const DECIDED_ELSEWHERE: &str = "decided_elsewhere";
 
 async fn fence(moving: &mut Moving, direction: Direction, epoch: Epoch, deadline: Instant) -> Result<(), Stop> {
     moving.reach_on_way(direction, "held").await;

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::super::moved_table::bytes_sql;
 use super::super::moving::Moving;
 use super::super::preflight;
 use super::super::stop::Stop;
@@ -25,10 +26,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
 
 /// The set's part of the tables, by the number of partitions.
 async fn expected_bytes(moving: &mut Moving) -> Result<i64, Stop> {
-    let mut bytes: i64 = 0;
-    for table in &moving.tables {
-        bytes += moving.source.value::<i64>(&format!("SELECT pg_catalog.pg_total_relation_size({})", table.regclass())).await?;
-    }
+    let bytes: i64 = moving.source.value(&format!("SELECT {}", bytes_sql(&moving.sharded))).await?;
     let source = moving.the_move.partitions.first().and_then(|id| moving.group.partition(*id)).map(|partition| partition.shard);
     let there = moving.group.partitions.iter().filter(|partition| Some(partition.shard) == source).count().max(1);
     Ok(bytes / i64::try_from(there).unwrap_or(1) * i64::try_from(moving.the_move.partitions.len()).unwrap_or(1))

@@ -7,9 +7,10 @@
 use serde_json::json;
 
 use super::super::direction::Direction;
+use super::super::moved_table::members_sql;
 use super::super::moving::Moving;
 use super::super::stop::Stop;
-use super::super::{covering_views, objects, replication};
+use super::super::{covering_views, objects, references, replication};
 use crate::shardmap::MoveState;
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
@@ -21,7 +22,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     Box::pin(covering_views::make(moving)).await?;
     moving.store.begin_exclusion(&moving.actor, id, moving.term).await?;
     moving.reach("excluding").await;
-    let residue = objects::add_residue(id, group, &moving.keys.residue_values());
+    let residue = objects::add_residue(id, group, &moving.keys.residue_values(&moving.group.key_types));
     moving.target.act(&format!("{residue}{}", objects::gate(id, false))).await?;
     moving.source.act(&objects::gate(id, true)).await?;
     for table in &moving.tables {
@@ -29,6 +30,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
         moving.target.act_patiently(&triggers).await?;
         moving.source.act_patiently(&triggers).await?;
     }
+    Box::pin(references::guard(moving)).await?;
     moving.reach("gated").await;
     // Later than the beginning of the exclusion.
     let epoch = moving.store.epoch().await?;
@@ -45,9 +47,10 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     moving.advance(MoveState::Copying, remembered).await
 }
 
-/// What must not change until the switch: which file holds each table, which columns it has, which of our triggers are on.
+/// What must not change until the switch: which tables and partitions there are, which file holds each, which columns it has, which of
+/// our triggers are on.
 pub(in super::super) async fn shapes(moving: &mut Moving, direction: Direction) -> Result<String, Stop> {
-    let sql = shapes_sql(moving);
+    let sql = format!("SELECT {}", shapes_sql(moving));
     Ok(moving.publisher(direction).value(&sql).await?)
 }
 
@@ -60,17 +63,20 @@ pub(in super::super) fn known_shapes(moving: &Moving, direction: Direction) -> &
     moving.the_move.journal.get(known).and_then(serde_json::Value::as_str).unwrap_or_default()
 }
 
+/// An expression: a digest, since a table may have many partitions.
 pub(in super::super) fn shapes_sql(moving: &Moving) -> String {
-    let tables: Vec<String> = moving.tables.iter().map(|table| table.regclass()).collect();
     format!(
-        "(SELECT pg_catalog.string_agg(pg_catalog.format('%s %s %s %s', c.oid, c.relfilenode,
+        "(SELECT pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(pg_catalog.string_agg(pg_catalog.format('%s %s %s %s %s', c.oid,
+             c.relfilenode,
+             (SELECT pg_catalog.string_agg(i.inhparent::pg_catalog.text, ',' ORDER BY i.inhparent) FROM pg_catalog.pg_inherits i
+              WHERE i.inhrelid = c.oid),
              (SELECT pg_catalog.string_agg(a.attnum || ' ' || a.atttypid || ' ' || a.attisdropped, ',' ORDER BY a.attnum)
               FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0),
              (SELECT pg_catalog.string_agg(t.tgname || t.tgenabled::text, ',' ORDER BY t.tgname)
-              FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname LIKE 'zz\\_shardgate\\_move\\_{id}\\_%')), ';' ORDER BY c.oid)
-          FROM pg_catalog.pg_class c WHERE c.oid IN ({tables}))",
-        id = moving.the_move.id.0,
-        tables = tables.join(", ")
+              FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid AND {triggers})),
+             ';' ORDER BY c.oid), 'UTF8')), 'hex')
+          FROM ({members}) m JOIN pg_catalog.pg_class c ON c.oid = m.oid)",
+        triggers = objects::is_trigger_of(moving.the_move.id),
+        members = members_sql(&moving.sharded)
     )
-    .replacen('(', "SELECT (", 1)
 }

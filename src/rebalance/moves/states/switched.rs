@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::super::direction::Direction;
 use super::super::moving::Moving;
@@ -19,7 +19,7 @@ use super::super::replication;
 use super::super::reverse;
 use super::super::stop::Stop;
 use super::super::{marker, verify};
-use super::{catching_up, cutting_over};
+use super::{catching_up, cutting_over, preparing};
 use crate::shardmap::{Asked, MoveState};
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
@@ -29,13 +29,20 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     }
     if !moving.the_move.remembers("opened") {
         take_over(moving, Direction::Forward, None).await?;
+    } else if !moving.the_move.remembers("finishing") {
+        let kept = objects::keep_owner(moving.the_move.id, moving.group_id());
+        moving.target.act(&kept).await?;
     }
     if !moving.the_move.remembers("replication_ended") {
         replication::end(moving, Direction::Forward).await?;
         moving.reach("replication_ended").await;
         moving.remember("replication_ended", json!(true)).await?;
     }
-    if reverse::is_ready(&moving.the_move) && !moving.the_move.remembers("reverse_began") {
+    let ends = moving.the_move.is_due || matches!(moving.the_move.asked, Some(Asked::Finish | Asked::FinishUnverified));
+    if reverse::is_ready(&moving.the_move) && !moving.the_move.remembers("reverse_began") && !ends {
+        reverse::limit(moving).await?;
+    }
+    if reverse::is_ready(&moving.the_move) && !moving.the_move.remembers("reverse_began") && !ends {
         reverse::begin(moving).await?;
         moving.reach("reverse_enabled").await;
         moving.remember("reverse_began", json!(true)).await?;
@@ -75,7 +82,7 @@ pub(in super::super) async fn take_over(
     held_since: Option<Instant>,
 ) -> Result<(), Stop> {
     let (id, group) = (moving.the_move.id, moving.group_id());
-    let residue = objects::add_residue(id, group, &moving.keys.residue_values());
+    let residue = objects::add_residue(id, group, &moving.keys.residue_values(&moving.group.key_types));
     moving.publisher(direction).act(&residue).await?;
     moving.reach_on_way(direction, "residue_at_source").await;
     let incarnation = moving.store.epoch().await?.incarnation;
@@ -104,14 +111,24 @@ async fn roll_back(moving: &mut Moving) -> Result<(), Stop> {
         if !is_still_asked(moving).await? {
             return Ok(());
         }
-        let expected = marker::round_trip(moving, Direction::Back).await?;
-        if expected < budget / 2 {
-            break;
+        // Between two looks at what is asked.
+        match timeout(ASKED_INTERVAL, marker::round_trip(moving, Direction::Back)).await {
+            Ok(expected) => {
+                let expected = expected?;
+                if expected < budget / 2 {
+                    break;
+                }
+                moving.waits_for(Some(format!("the copies at the source are {} ms behind", expected.as_millis())));
+            }
+            Err(_) => moving.waits_for(Some("the copies at the source do not follow".to_owned())),
         }
-        moving.waits_for(Some(format!("the copies at the source are {} ms behind", expected.as_millis())));
         sleep(POLL_INTERVAL).await;
     }
     moving.waits_for(None);
+    if preparing::shapes(moving, Direction::Back).await? != preparing::known_shapes(moving, Direction::Back) {
+        return reverse::lose(moving, "a table was changed, truncated or rewritten at the target since the move was prepared")
+            .await;
+    }
     moving.none_is_silent().await?;
     if !is_still_asked(moving).await? {
         return Ok(());
@@ -146,4 +163,5 @@ async fn finish(moving: &mut Moving, verifies: bool) -> Result<(), Stop> {
     moving.advance(MoveState::CleaningUp, json!({ "finishing": true, "reverse_ended": true })).await
 }
 
+const ASKED_INTERVAL: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);

@@ -9,7 +9,7 @@ use shardgate::catalog::quoted_name;
 use shardgate::rebalance::moves::covering_views::{OBJECTS, make_sql};
 use shardgate::shardmap::{GroupId, MoveId, Store};
 use shardgate::sql::Context;
-use shardgate::sql::residues::{covering_name, covering_query, views_to_cover};
+use shardgate::sql::residues::{covering_name, covering_query, range_types, views_to_cover};
 use sqlx::{Connection, PgConnection};
 
 use super::super::raw_client::RawClient;
@@ -32,7 +32,7 @@ impl World {
             for shard in 0..SHARDS {
                 let excluded = match strategy.as_str() {
                     // Keys are those of the rows.
-                    "lookup" => "NULL, '{}', NULL".to_owned(),
+                    "lookup" => map.rows(&other_keys(group, shard)).await[0][0].clone().expect("what is excluded"),
                     strategy => map.rows(&excluded(strategy, group, shard)).await[0][0].clone().expect("what is excluded"),
                 };
                 self.direct[shard + 1].rows(&format!("INSERT INTO shardgate.residue VALUES ({group}, 1, {excluded})")).await;
@@ -72,6 +72,7 @@ impl World {
             id: 1,
             user: "postgres".to_owned(),
         };
+        let types = range_types(context.map.groups.values().map(AsRef::as_ref));
         let groups = groups.iter().map(|(group, _)| GroupId(group.parse().expect("a group")));
         let views: Vec<String> = groups
             .flat_map(|group| views_to_cover(&context, group))
@@ -81,7 +82,7 @@ impl World {
             })
             .collect();
         for direct in &mut self.direct[1..] {
-            direct.rows(&format!("BEGIN; {OBJECTS} COMMIT; {}", views.concat())).await;
+            direct.rows(&format!("BEGIN; {OBJECTS}{types} COMMIT; {}", views.concat())).await;
         }
     }
 
@@ -109,7 +110,8 @@ impl World {
                 if is_lookup {
                     let key = quoted(key);
                     let add = format!(
-                        "UPDATE shardgate.residue SET keys = keys || ({key})::text WHERE group_id = {group} AND {key} <> ALL (keys)"
+                        "UPDATE shardgate.residue SET keys = keys || ({key})::text
+                         WHERE group_id = {group} AND {key} <> ALL (keys) AND {key} = ANY (coalesce(other_keys, ARRAY[{key}]))"
                     );
                     self.direct[shard + 1].rows(&add).await;
                 }
@@ -203,20 +205,31 @@ fn first(key: &str) -> &str {
     if key.contains('(') { key } else { key.split(',').next().expect("a column") }
 }
 
+/// The columns of `shardgate.residue` for a lookup group, without the keys of lists. Where another shard has the default partition, its
+/// rows are excluded as all that no list names.
+fn other_keys(group: &str, shard: usize) -> String {
+    format!(
+        "SELECT format('NULL, ''{{}}'', NULL, %L::text[]', CASE WHEN s.name <> 'shard{shard}' THEN
+             (SELECT coalesce(array_agg(k.key_text), '{{}}')::text FROM shardgate_map.lookup_key k WHERE k.group_id = g.group_id) END)
+         FROM shardgate_map.colocation_group g LEFT JOIN shardgate_map.partition p ON p.partition_id = g.default_partition
+         LEFT JOIN shardgate_map.shard s USING (shard_id) WHERE g.group_id = {group}"
+    )
+}
+
 /// The columns of `shardgate.residue` for all that other shards own.
 fn excluded(strategy: &str, group: &str, shard: usize) -> String {
     let (bound, columns) = match strategy {
         "hash" => (
             "CASE WHEN p.low = '' THEN NULL ELSE (('x' || encode(p.low, 'hex'))::bit(64)::bigint # (-9223372036854775808))::text END",
-            "format('%L::int8multirange, NULL, NULL', '{' || coalesce(string_agg(range, ','), '') || '}')",
+            "format('%L::int8multirange, NULL, NULL, NULL', '{' || coalesce(string_agg(range, ','), '') || '}')",
         ),
-        _ => ("p.low_text", "format('NULL, NULL, %L::text[]', coalesce(array_agg(range), '{}')::text)"),
+        _ => ("p.low_text", "format('NULL, NULL, %L::text[], NULL', coalesce(array_agg(range), '{}')::text)"),
     };
     format!(
         "SELECT {columns} FROM (
-            SELECT coalesce('[\"' || low || '\"', '(') || ',' || coalesce('\"' || high || '\")', ')') AS range FROM (
+            SELECT coalesce('[' || low, '(') || ',' || coalesce(high, '') || ')' AS range FROM (
                 SELECT s.name, v.low, lead(v.low) OVER (ORDER BY p.low) AS high
-                FROM shardgate_map.partition p JOIN shardgate_map.shard s USING (shard_id), LATERAL (SELECT {bound} AS low) v
+                FROM shardgate_map.partition p JOIN shardgate_map.shard s USING (shard_id), LATERAL (SELECT to_json({bound})::text AS low) v
                 WHERE p.group_id = {group}) b WHERE name <> 'shard{shard}') r"
     )
 }
@@ -225,12 +238,9 @@ const NULL_KEYS: &[(&str, &str)] =
     &[("m_t", "(NULL, 3, 'no key')"), ("m_u", "(NULL, 2, NULL)"), ("m_l", "(NULL, 4)"), ("m_pair", "(NULL, 5, 1), (1, NULL, 2)")];
 
 /// Groups whose rows can be excluded.
-const EXCLUDABLE: &str = "SELECT group_id, strategy FROM shardgate_map.colocation_group WHERE strategy IN ('hash', 'lookup')
-    OR key_types IN ('{smallint}', '{integer}', '{bigint}', '{date}', '{timestamp without time zone}', '{timestamp with time zone}')
-    ORDER BY group_id";
+const EXCLUDABLE: &str = "SELECT group_id, strategy FROM shardgate_map.colocation_group ORDER BY group_id";
 const DECLARED: &str = "SELECT schema_name, table_name, key_text, group_id
-    FROM shardgate_map.declared_table t JOIN shardgate_map.colocation_group g USING (group_id) WHERE g.strategy IN ('hash', 'lookup')
-    OR g.key_types IN ('{smallint}', '{integer}', '{bigint}', '{date}', '{timestamp without time zone}', '{timestamp with time zone}')";
+    FROM shardgate_map.declared_table t JOIN shardgate_map.colocation_group g USING (group_id)";
 const ROOT: &str = "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.oid = coalesce(pg_partition_root($1::regclass), $1::regclass)";
 /// The columns of a table that take values; those that no key and no constraint holds get another value.

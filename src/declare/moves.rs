@@ -1,0 +1,159 @@
+//! Moves that are started in SQL: `move_partition`, `move_partitions`, `isolate_key`, `rebalance`, and the names that Citus users know.
+//!
+//! What is written here is a plan; a proxy does it. What a rebalancing moves is found out by a [`Rebalancer`], which looks at the
+//! shards: this module knows only that there is one.
+
+use futures::future::BoxFuture;
+
+use super::arguments::Arguments;
+use super::keys::{find, unknown_partition};
+use super::{Caller, Control};
+use crate::config::ShardUrl;
+use crate::error::{PgError, SqlState};
+use crate::shardmap::{GroupId, Isolation, MapSnapshot, PartitionId, Shard};
+
+/// Plans the moves that make the shards even. Cuts partitions where that is needed.
+pub type Rebalancer = Box<dyn Fn(Rebalancing) -> BoxFuture<'static, Result<Vec<Started>, PgError>> + Send + Sync>;
+
+/// What is to be made even.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rebalancing {
+    /// In the history of the map.
+    pub actor: String,
+    /// Only of this colocation group.
+    pub group: Option<GroupId>,
+    pub by: By,
+    /// How far a shard may be above its fair share, as a part of it.
+    pub threshold: f64,
+    /// The shard that is to be emptied.
+    pub drain: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    Bytes,
+    Rows,
+    Count,
+}
+
+/// A move that was planned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Started {
+    pub move_id: i32,
+    pub source: String,
+    pub target: String,
+    pub partitions: usize,
+    pub bytes: u64,
+}
+
+/// The answer is the move's number.
+pub(super) async fn plan(control: &Control, user: &str, partitions: &[i32], target: &str) -> Result<i32, PgError> {
+    let partitions: Vec<PartitionId> = partitions.iter().copied().map(PartitionId).collect();
+    let planned = control.map.store().plan_move(user, &partitions, target, &control.move_options(), None).await?;
+    Ok(planned.0)
+}
+
+/// The same for one key, which gets a partition of its own first; no number where it is on that shard already.
+pub(super) async fn isolate(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<Option<i32>, PgError> {
+    let table = find(control, caller, arguments.text("table_name")?).await?;
+    let isolation = Isolation { table: table.name(), key: arguments.text("key")?, shard: arguments.text("shard")? };
+    let planned = control.map.store().plan_isolation(&caller.user, isolation, &control.move_options(), None).await?;
+    control.reached().await?;
+    Ok(planned.map(|id| id.0))
+}
+
+/// One row a move; none where the shards are even enough.
+pub(super) async fn rebalance(
+    control: &Control,
+    caller: &Caller,
+    arguments: &Arguments,
+) -> Result<Vec<Vec<Option<String>>>, PgError> {
+    let by = match arguments.text("by")? {
+        "bytes" => By::Bytes,
+        "rows" => By::Rows,
+        "count" => By::Count,
+        "load" => {
+            return Err(PgError::unsupported(
+                "rebalancing by load is not supported",
+                "Statements are not counted by partition.",
+                "Rebalance by bytes, rows or count.",
+            ));
+        }
+        other => {
+            return Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("invalid value for by: \"{other}\""))
+                .with_hint("Available values: bytes, rows, count."));
+        }
+    };
+    let wanted = (by, arguments.optional_text("drain")?.map(str::to_owned));
+    let started = start(control, caller, arguments.optional_text("table_name")?, arguments.float("threshold")?, wanted).await?;
+    let row = |started: Started| {
+        let numbers = [started.partitions.to_string(), started.bytes.to_string()];
+        let [partitions, bytes] = numbers.map(Some);
+        vec![Some(started.move_id.to_string()), Some(started.source), Some(started.target), partitions, bytes]
+    };
+    Ok(started.into_iter().map(row).collect())
+}
+
+/// `rebalance_table_shards(relation, threshold)`.
+pub(super) async fn rebalance_table(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<(), PgError> {
+    let threshold = arguments.float("threshold")?;
+    start(control, caller, arguments.optional_text("relation")?, threshold, (By::Bytes, None)).await.map(drop)
+}
+
+async fn start(
+    control: &Control,
+    caller: &Caller,
+    table: Option<&str>,
+    threshold: f64,
+    (by, drain): (By, Option<String>),
+) -> Result<Vec<Started>, PgError> {
+    if !(0.0..=MAX_THRESHOLD).contains(&threshold) {
+        return Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("threshold must be between 0 and {MAX_THRESHOLD}"))
+            .with_hint("It is how far a shard may be above its fair share: 0.1 is a tenth."));
+    }
+    let group = match table {
+        Some(table) => Some(find(control, caller, table).await?.group.id),
+        None => None,
+    };
+    let rebalancer = control.rebalancer.as_ref().ok_or_else(|| {
+        PgError::unsupported("no moves are driven here", "This process is no proxy.", "Use shard-rebalance plan and apply.")
+    })?;
+    let started = rebalancer(Rebalancing { actor: caller.user.clone(), group, by, threshold, drain }).await?;
+    control.reached().await?;
+    Ok(started)
+}
+
+/// `citus_move_shard_placement(shard_id, source host, port, target host, port)`: a Citus shard is a partition, a node the shard at
+/// this address.
+pub(super) async fn move_placement(control: &Control, user: &str, arguments: &Arguments) -> Result<(), PgError> {
+    let map = control.fresh_snapshot().await?;
+    let partition = PartitionId(arguments.integer("shard_id")?);
+    let (_, found) = map.partition(partition).ok_or_else(|| unknown_partition(partition))?;
+    let source = shard_at(&map, arguments.text("source_node_name")?, arguments.integer("source_node_port")?)?;
+    let target = shard_at(&map, arguments.text("target_node_name")?, arguments.integer("target_node_port")?)?;
+    if found.shard != source.id {
+        let owner = map.shard(found.shard).map(|shard| shard.name.clone()).unwrap_or_default();
+        return Err(PgError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("partition {} is not on shard \"{}\"", partition.0, source.name),
+        )
+        .with_detail(format!("It is on shard \"{owner}\".")));
+    }
+    plan(control, user, &[partition.0], &target.name).await.map(drop)
+}
+
+/// By the address in its URL, or by its name.
+fn shard_at<'m>(map: &'m MapSnapshot, host: &str, port: i32) -> Result<&'m Shard, PgError> {
+    let is_at = |shard: &Shard| ShardUrl::parse(&shard.url).is_ok_and(|url| url.host == host && i32::from(url.port) == port);
+    let mut there = map.shards.iter().filter(|shard| is_at(shard) || shard.name == host);
+    match (there.next(), there.next()) {
+        (Some(shard), None) => Ok(shard),
+        (Some(_), Some(_)) => Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("several shards are at {host}:{port}"))
+            .with_hint("Give the shard's name in place of the host, or use shardgate.move_partition(partition, to_shard).")),
+        (None, _) => Err(PgError::new(SqlState::UNDEFINED_OBJECT, format!("no shard is at {host}:{port}"))
+            .with_hint("SELECT name FROM shardgate.shards lists the shards; a name may stand in place of the host.")),
+    }
+}
+
+/// More than this is no threshold.
+const MAX_THRESHOLD: f64 = 100.0;

@@ -1,0 +1,279 @@
+//! Rows that move refer to a reference table, whose keys are changed and deleted at every state of the move.
+//!
+//! Each shard has copies of rows that it does not own, which are as old as replication is late. They must not be in the way of a key
+//! that nothing refers to any more, and no cascade may touch them: what becomes of them replication says.
+
+use tokio_postgres::Client;
+
+use super::kills::Stage;
+use super::{leftovers, partitions_on};
+use crate::support::Cluster;
+
+/// Of every kind there are rows in one of these tables, in partitions that move and in others.
+const TABLES: [(&str, &str); 6] = [
+    ("to_none", "NO ACTION"),
+    ("restricted", "RESTRICT"),
+    ("cascading", "CASCADE ON UPDATE CASCADE"),
+    ("to_null", "SET NULL ON UPDATE SET NULL"),
+    ("to_default", "SET DEFAULT ON UPDATE SET DEFAULT"),
+    ("deferred", "NO ACTION DEFERRABLE INITIALLY DEFERRED"),
+];
+const ROWS: i64 = 8;
+
+struct Kinds {
+    stage: Stage,
+    client: Client,
+    next: i32,
+    /// What a client may see of each table in the end: rows of no kind, of the default one, of others.
+    expected: [[i64; 3]; TABLES.len()],
+}
+
+impl Kinds {
+    async fn start() -> Self {
+        let stage = Stage::start(Cluster::start(2).await).await;
+        let client = stage.proxy.connect().await;
+        client
+            .batch_execute(
+                "CREATE TABLE kinds (id int PRIMARY KEY, name text); INSERT INTO kinds VALUES (0, 'default');
+                 SELECT shardgate.reference_table('kinds')",
+            )
+            .await
+            .expect("kinds");
+        for (table, action) in TABLES {
+            // A key of two columns: the reference is a part of a row's identity.
+            let key = if table == "to_none" { "id, kind" } else { "id" };
+            let create = format!(
+                "CREATE TABLE {table} (id bigint, kind int DEFAULT 0 REFERENCES kinds ON DELETE {action}, filler text, PRIMARY KEY ({key}));
+                 SELECT shardgate.distribute_table('{table}', 'id', colocate_with => 't')"
+            );
+            client.batch_execute(&create).await.expect(table);
+        }
+        Self { stage, client, next: 1, expected: [[0; 3]; TABLES.len()] }
+    }
+
+    /// A kind with rows in a table of which it is the only one.
+    async fn kind(&mut self, table: usize) -> i32 {
+        let kind = self.next;
+        self.next += 1;
+        let name = TABLES[table].0;
+        let rows = format!(
+            "INSERT INTO kinds VALUES ({kind}, 'kind'), ({kind} + 100000, 'other'), ({kind} + 200000, 'third');
+             INSERT INTO {name} SELECT {kind} * {ROWS} + g, {kind}, 'row' FROM generate_series(0, {ROWS} - 1) g"
+        );
+        self.client.batch_execute(&rows).await.expect("rows");
+        kind
+    }
+
+    /// Every form of a change of a key that has to succeed, and one that must not.
+    async fn changes(&mut self) -> Vec<String> {
+        let mut failed = Vec::new();
+        for (table, statements, becomes) in [
+            (0, "UPDATE to_none SET kind = 100000 + $ WHERE kind = $; DELETE FROM kinds WHERE id = $", Some(2)),
+            (0, "DELETE FROM to_none WHERE kind = $; UPDATE kinds SET id = -$ WHERE id = $", None),
+            (1, "DELETE FROM restricted WHERE kind = $; DELETE FROM kinds WHERE id = $", None),
+            (1, "UPDATE restricted SET kind = NULL WHERE kind = $; UPDATE kinds SET id = -$ WHERE id = $", Some(0)),
+            (2, "DELETE FROM kinds WHERE id = $", None),
+            (2, "UPDATE kinds SET id = -$ WHERE id = $", Some(2)),
+            (2, "UPDATE cascading SET kind = 100000 + $ WHERE kind = $; DELETE FROM kinds WHERE id = $", Some(2)),
+            (2, "UPDATE cascading SET kind = 200000 + $ WHERE kind = $; DELETE FROM kinds WHERE name = 'kind' AND id = $", Some(2)),
+            (3, "DELETE FROM kinds WHERE id = $", Some(0)),
+            (3, "UPDATE kinds SET id = -$ WHERE id = $", Some(0)),
+            (4, "DELETE FROM kinds WHERE id = $", Some(1)),
+            (4, "UPDATE kinds SET id = -$ WHERE id = $", Some(1)),
+            (5, "DELETE FROM kinds WHERE id = $; UPDATE deferred SET kind = 0 WHERE kind = $", Some(1)),
+            (5, "UPDATE kinds SET id = -$ WHERE id = $; DELETE FROM deferred WHERE kind = $", None),
+            (5, "DELETE FROM kinds WHERE id = $; DELETE FROM deferred WHERE kind = $; SET CONSTRAINTS ALL IMMEDIATE", None),
+        ] {
+            let kind = self.kind(table).await;
+            let statements = statements.replace('$', &kind.to_string());
+            // One by itself in autocommit, several as a transaction.
+            let text = if statements.contains("; ") { format!("BEGIN; {statements}; COMMIT") } else { statements };
+            match self.client.batch_execute(&text).await {
+                Ok(()) => {
+                    if let Some(column) = becomes {
+                        self.expected[table][column] += ROWS;
+                    }
+                }
+                Err(error) => {
+                    failed.push(format!("{text}: {}", told(&error)));
+                    self.client.batch_execute("ROLLBACK").await.expect("rolled back");
+                    self.expected[table][2] += ROWS;
+                }
+            }
+        }
+        for table in [0, 1, 5] {
+            let kind = self.kind(table).await;
+            self.expected[table][2] += ROWS;
+            for text in [format!("DELETE FROM kinds WHERE id = {kind}"), format!("UPDATE kinds SET id = -id WHERE id = {kind}")] {
+                match self.client.batch_execute(&text).await {
+                    Ok(()) => failed.push(format!("{text}: rows refer to it")),
+                    Err(error) if error.code().is_some_and(|code| code.code() == "23503") => {}
+                    Err(error) => failed.push(format!("{text}: {}", told(&error))),
+                }
+            }
+        }
+        failed
+    }
+
+    /// What a client sees is what was done, whatever lies where.
+    async fn is_right(&self, point: &str) {
+        for ((table, _), expected) in TABLES.iter().zip(self.expected) {
+            let sql = format!(
+                "SELECT count(*) FILTER (WHERE kind IS NULL), count(*) FILTER (WHERE kind = 0), count(*) FILTER (WHERE kind <> 0) FROM {table}"
+            );
+            let row = self.client.query_one(&sql, &[]).await.expect("counts");
+            assert_eq!([0, 1, 2].map(|column| row.get::<_, i64>(column)), expected, "{point}: {table}");
+        }
+    }
+
+    /// After a move: nothing is left, and no row refers to a key that is gone.
+    async fn is_whole(&self, point: &str) {
+        self.is_right(point).await;
+        self.stage.is_whole(&self.client, point, 0).await;
+        let mut stored = [0; TABLES.len()];
+        for shard in 0..2 {
+            let client = self.stage.cluster.connect_shard(shard).await;
+            for (place, (table, _)) in TABLES.iter().enumerate() {
+                let sql = format!(
+                    "SELECT count(*), count(*) FILTER (WHERE kind IS NOT NULL AND NOT EXISTS (SELECT FROM kinds k WHERE k.id = c.kind)) FROM {table} c"
+                );
+                let row = client.query_one(&sql, &[]).await.expect("stored");
+                assert_eq!(row.get::<_, i64>(1), 0, "{point}: rows of {table} on shard {shard} refer to nothing");
+                stored[place] += row.get::<_, i64>(0);
+            }
+        }
+        assert_eq!(stored, self.expected.map(|columns| columns.iter().sum::<i64>()), "{point}: rows lie where they are not owned");
+        assert_eq!(leftovers(&self.stage.cluster).await, Vec::<String>::new());
+    }
+}
+
+fn told(error: &tokio_postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| error.to_string(), |error| format!("{} {}", error.code().code(), error.message()))
+}
+
+async fn list_of_half(stage: &Stage) -> String {
+    let all = partitions_on(&stage.proxy, "t", "a").await;
+    all.iter().step_by(2).map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Does everything at each of these points, of a command that drives the move.
+async fn at_each_point(kinds: &mut Kinds, points: &[&str], arguments: &[&str]) -> Vec<String> {
+    points.iter().for_each(|point| kinds.stage.arm(point, "hold"));
+    let mut driver = kinds.stage.command(arguments);
+    let mut failed = Vec::new();
+    for point in points {
+        kinds.stage.until_reached(point).await;
+        failed.extend(kinds.changes().await.into_iter().map(|failure| format!("{point}: {failure}")));
+        kinds.is_right(point).await;
+        kinds.stage.disarm(point);
+    }
+    assert!(driver.wait().await.expect("it runs").success(), "{arguments:?}");
+    failed
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_a_reference_table_change_at_every_state_of_a_move() {
+    let mut kinds = Kinds::start().await;
+    let mut failed = kinds.changes().await;
+    let list = list_of_half(&kinds.stage).await;
+    let arguments = ["move", "--to", "b", "--max-pause", "3s", "--keep", "--partition", &list];
+    let points =
+        ["excluding", "gated", "published", "subscribed", "copied", "verified", "online", "replication_ended", "reverse_enabled"];
+    failed.extend(at_each_point(&mut kinds, &points, &arguments).await);
+    // What would take moving tables with it is refused, on all shards.
+    let refused = kinds.client.batch_execute("TRUNCATE kinds CASCADE").await.expect_err("refused");
+    assert_eq!(refused.code().map(|code| code.code().to_owned()).as_deref(), Some("55006"), "{}", told(&refused));
+    let points = ["verified_again", "reverse_ended", "cleaning", "cleaned", "ungated"];
+    failed.extend(at_each_point(&mut kinds, &points, &["finish", "1"]).await);
+    assert_eq!(failed, Vec::<String>::new());
+    kinds.is_whole("after the move").await;
+    // And of one that goes back.
+    let list = list_of_half(&kinds.stage).await;
+    let arguments = ["move", "--to", "b", "--max-pause", "3s", "--keep", "--partition", &list];
+    failed.extend(at_each_point(&mut kinds, &[], &arguments).await);
+    failed.extend(at_each_point(&mut kinds, &["back_online", "abort_begun", "abort_cleaned"], &["rollback", "2"]).await);
+    assert_eq!(failed, Vec::<String>::new());
+    kinds.is_whole("after the rollback").await;
+}
+
+/// Replication is late: rows have got another kind at their owner, and the copies have not heard of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_deleted_while_replication_is_late() {
+    let mut kinds = Kinds::start().await;
+    let mut early = [0; TABLES.len()];
+    for (table, kind) in early.iter_mut().enumerate() {
+        *kind = kinds.kind(table).await;
+    }
+    let list = list_of_half(&kinds.stage).await;
+    let arguments = ["move", "--to", "b", "--max-pause", "3s", "--keep", "--partition", &list];
+    kinds.stage.arm("verified", "hold");
+    let mut driver = kinds.stage.command(&arguments);
+    kinds.stage.until_reached("verified").await;
+    let target = kinds.stage.cluster.connect_shard(1).await;
+    target.batch_execute("ALTER SUBSCRIPTION shardgate_move_1 DISABLE").await.expect("disabled");
+    for ((table, _), kind) in TABLES.iter().zip(early) {
+        let text = format!("UPDATE {table} SET kind = 100000 + {kind} WHERE kind = {kind}; DELETE FROM kinds WHERE id = {kind}");
+        for text in text.split("; ") {
+            kinds.client.batch_execute(text).await.expect(text);
+        }
+    }
+    // Rows that have come since, and are gone with their kind.
+    let new = kinds.kind(2).await;
+    kinds.client.batch_execute(&format!("DELETE FROM kinds WHERE id = {new}")).await.expect("a cascade");
+    kinds.expected.iter_mut().for_each(|expected| expected[2] += ROWS);
+    kinds.is_right("late").await;
+    target.batch_execute("ALTER SUBSCRIPTION shardgate_move_1 ENABLE").await.expect("enabled");
+    kinds.stage.disarm("verified");
+    assert!(driver.wait().await.expect("it runs").success());
+    // The same on the way back.
+    let source = kinds.stage.cluster.connect_shard(0).await;
+    source.batch_execute("ALTER SUBSCRIPTION shardgate_move_1_back DISABLE").await.expect("disabled");
+    for ((table, _), kind) in TABLES.iter().zip(early) {
+        let text = format!(
+            "UPDATE {table} SET kind = 200000 + {kind} WHERE kind = 100000 + {kind}; DELETE FROM kinds WHERE id = 100000 + {kind}"
+        );
+        for text in text.split("; ") {
+            kinds.client.batch_execute(text).await.expect(text);
+        }
+    }
+    kinds.is_right("late on the way back").await;
+    source.batch_execute("ALTER SUBSCRIPTION shardgate_move_1_back ENABLE").await.expect("enabled");
+    assert!(kinds.stage.command(&["rollback", "1"]).wait().await.expect("it runs").success());
+    kinds.is_whole("after the rollback").await;
+}
+
+/// In the pause: a change waits and then succeeds, and a transaction that has changed a key before is waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_a_reference_table_change_in_the_pause() {
+    let mut kinds = Kinds::start().await;
+    for point in ["held", "fenced", "residue_at_source"] {
+        let (kind, before) = (kinds.kind(2).await, kinds.kind(2).await);
+        let list =
+            partitions_on(&kinds.stage.proxy, "t", "a").await[..4].iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let arguments = ["move", "--to", "b", "--max-pause", "4s", "--finish", "--partition", &list];
+        kinds.stage.arm("verified", "hold");
+        kinds.stage.arm(point, "hold");
+        let mut driver = kinds.stage.command(&arguments);
+        kinds.stage.until_reached("verified").await;
+        let writer = kinds.stage.proxy.connect().await;
+        writer.batch_execute(&format!("BEGIN; UPDATE kinds SET id = -{before} WHERE id = {before}")).await.expect(point);
+        kinds.stage.disarm("verified");
+        if point != "held" {
+            writer.batch_execute("COMMIT").await.expect(point);
+        }
+        kinds.stage.until_reached(point).await;
+        let text = format!("DELETE FROM kinds WHERE id = {kind}");
+        let changing = tokio::spawn({
+            let client = kinds.stage.proxy.connect().await;
+            async move { client.batch_execute(&text).await.map_err(|error| told(&error)) }
+        });
+        kinds.stage.disarm(point);
+        if point == "held" {
+            writer.batch_execute("COMMIT").await.expect(point);
+        }
+        assert_eq!(changing.await.expect("it runs"), Ok(()), "{point}");
+        assert!(driver.wait().await.expect("it runs").success(), "{point}");
+        kinds.expected[2][2] += ROWS;
+        kinds.is_whole(point).await;
+    }
+}
