@@ -195,3 +195,54 @@ async fn what_cannot_have_it_is_refused_and_right_on_the_first_shard() {
     succeed(&mut client, "ROLLBACK").await;
     stage.assert_log_is_clean();
 }
+
+/// What it runs has the time, and values that are read by a clock are refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_analyze_with_parameters_has_it() {
+    let stage = stage().await;
+    let mut client = stage.client().await;
+    let ask = |text: &str| fill_in(&stage, text);
+    succeed(&mut client, &ask("INSERT INTO stamps (k) VALUES ({0}), ({1}), ({2})")).await;
+    succeed(&mut client, "BEGIN").await;
+    succeed(&mut client, &ask("SELECT FROM stamps WHERE k = {1}")).await;
+    for (sql, key) in [
+        ("EXPLAIN ANALYZE UPDATE stamps SET at = now(), utc = now() AT TIME ZONE 'utc', day = current_date WHERE k = $1", "{0}"),
+        ("EXPLAIN ANALYZE UPDATE stamps SET at = now(), utc = now() AT TIME ZONE 'utc', day = current_date WHERE k = $1", "{1}"),
+        ("EXPLAIN ANALYZE UPDATE stamps SET at = now(), utc = now() AT TIME ZONE 'utc', day = current_date WHERE k = $1", "{2}"),
+        ("EXPLAIN ANALYZE INSERT INTO stamps (k) VALUES ($1)", "{3}"),
+        ("EXPLAIN ANALYZE INSERT INTO journal (what) VALUES ($1)", "{0}"),
+    ] {
+        let told = client.unnamed(sql, &[&ask(key)]).sync().transcript().await;
+        assert!(!told.contains("E("), "{sql}: {told}");
+    }
+    assert_eq!(client.row(TIMES).await, ["1", "1", "1", "t", "4"]);
+    assert_eq!(client.value("SELECT at = now() FROM journal").await, "t");
+    let told =
+        client.unnamed("EXPLAIN ANALYZE UPDATE stamps SET at = $2 WHERE k = $1", &[&ask("{0}"), "now"]).sync().transcript().await;
+    assert!(told.contains("E(0A000"), "{told}");
+    stage.assert_log_is_clean();
+}
+
+/// Without BEGIN the messages up to Sync are one transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pipeline_has_one_time() {
+    let stage = stage().await;
+    let mut client = stage.client().await;
+    let ask = |text: &str| fill_in(&stage, text);
+    succeed(&mut client, &ask("INSERT INTO stamps (k) VALUES ({0}), ({1}), ({2})")).await;
+    for last in
+        ["SELECT max(now()) FROM stamps", "INSERT INTO journal (what) VALUES ('piped') RETURNING at", "SELECT 'now'::timestamptz"]
+    {
+        for first in ["{0}", "{1}", "{2}"] {
+            client.unnamed("SELECT now() FROM stamps WHERE k = $1", &[&ask(first)]);
+            for key in ["{0}", "{1}", "{2}"] {
+                client.unnamed("SELECT now() FROM stamps WHERE k = $1 AND at < now()", &[&ask(key)]);
+            }
+            client.unnamed(&ask("INSERT INTO stamps (k) VALUES ({4}) ON CONFLICT (k) DO UPDATE SET at = now() RETURNING at"), &[]);
+            let told = client.unnamed(last, &[]).sync().transcript().await;
+            let times: Vec<&str> = told.match_indices("D(").filter_map(|(at, _)| told[at..].split([')', '(']).nth(1)).collect();
+            assert!(times.len() == 6 && times.iter().all(|time| *time == times[0]), "{last} after {first}: {told}");
+        }
+    }
+    stage.assert_log_is_clean();
+}
