@@ -154,7 +154,7 @@ fn a_condition_is_qualified_and_null_safe() {
 }
 
 #[test]
-fn range_types_are_made_once_for_all_groups_with_the_same_key() {
+fn types_are_made_once_for_all_groups_with_the_same_key() {
     let context = context();
     let groups = || context.map.groups.values().map(Arc::as_ref);
     let made = range_types(groups().chain(groups()));
