@@ -66,6 +66,8 @@ pub struct PartClosure {
     pub changes_schema: Option<(SchemaEffect, Oid)>,
     /// Of a trigger: when it fires. What is no trigger takes part in every write.
     pub fires_on: TriggerEvents,
+    /// A trigger that fires for each row.
+    pub is_of_row: bool,
 }
 
 /// A possibly qualified name in a body.
@@ -91,6 +93,8 @@ pub struct BodyReferences {
     pub unknown: Option<String>,
     /// PL/pgSQL: columns of NEW that are assigned; `None`: cannot be told.
     pub assigned_new: Option<Vec<String>>,
+    /// PL/pgSQL: names of variables, parameters and records that it declares or may assign, and of their fields that it assigns.
+    pub bound_names: Vec<String>,
     /// NOTIFY, or a call of pg_notify().
     pub notifies: bool,
     /// SET LOCAL, or set_config(…, true).
@@ -136,6 +140,11 @@ pub struct BlockCall {
     pub call: Call,
     pub notifies: bool,
     pub sets_local: bool,
+}
+
+/// As a [`PartClosure`] calls it.
+fn trigger_part(name: &str) -> String {
+    format!("trigger \"{name}\"")
 }
 
 /// Reads bodies; implemented where SQL is parsed.
@@ -279,13 +288,14 @@ impl Catalog {
             let (notifies, sets_local, changes_schema) = (walk.notifies, walk.sets_local, walk.changes_schema);
             let closure = walk.finish();
             if notifies || sets_local || changes_schema.is_some() || closure != Closure::Known(References::default()) {
-                parts.push(PartClosure { name, function, closure, notifies, sets_local, changes_schema, fires_on });
+                let is_of_row = found.triggers.iter().any(|of| of.is_row && name == trigger_part(&of.name));
+                parts.push(PartClosure { name, function, closure, notifies, sets_local, changes_schema, fires_on, is_of_row });
             }
         };
         if access != Access::Read {
             for trigger in &found.triggers {
                 let visit = |walk: &mut Walk<'_>| walk.function(trigger.function);
-                add(format!("trigger \"{}\"", trigger.name), Some(trigger.function), trigger.fires_on, &visit);
+                add(trigger_part(&trigger.name), Some(trigger.function), trigger.fires_on, &visit);
             }
             for rule in &found.rules {
                 add(format!("rule \"{rule}\""), None, TriggerEvents::ALL, &|walk| walk.rule(found, rule));

@@ -12,6 +12,16 @@ pub fn quoted_name(schema: &str, name: &str) -> String {
     format!("{}.{}", quoted_identifier(schema), quoted_identifier(name))
 }
 
+/// `schema.name` as a person writes it: quoted where the letters need it. Not for SQL, where it may be a keyword.
+pub fn shown_name(schema: &str, name: &str) -> String {
+    let part = |text: &str| {
+        let is_plain = text.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
+            && text.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_');
+        if is_plain { text.to_owned() } else { quoted_identifier(text) }
+    };
+    format!("{}.{}", part(schema), part(name))
+}
+
 /// A string literal that means the same under either setting of `standard_conforming_strings`.
 pub fn quoted_literal(text: &str) -> String {
     let doubled = text.replace('\'', "''");
@@ -43,6 +53,7 @@ mod tests {
     fn what_is_quoted_reads_back() {
         assert_eq!(quoted_identifier("a \"b\""), "\"a \"\"b\"\"\"");
         assert_eq!(quoted_name("My \"s\"", "t"), "\"My \"\"s\"\"\".\"t\"");
+        assert_eq!(shown_name("shop", "Order"), "shop.\"Order\"");
         assert_eq!(quoted_literal("it's"), "'it''s'");
         assert_eq!(quoted_literal("it's \\"), " E'it''s \\\\'");
     }

@@ -4,6 +4,7 @@
 //! looked at even when something is found, and the shards at once.
 
 use std::fmt;
+use std::sync::Arc;
 
 use futures::future::join_all;
 use serde::Serialize;
@@ -17,6 +18,7 @@ use crate::shardmap::{MapSnapshot, Shard, Store, TableKind};
 
 use super::BODY_READER;
 use super::checks::{Candidate, CandidateKind};
+use super::reading;
 use super::shard_connection::ShardConnection;
 
 mod shard;
@@ -190,7 +192,7 @@ async fn map_settings(config: &Config) -> Result<Vec<Finding>, PgError> {
 
 /// What two shards are compared by.
 struct Facts {
-    catalog: Catalog,
+    catalog: Arc<Catalog>,
     identity: Option<String>,
     /// Encoding and locale of the database, with the collation's version.
     database: String,
@@ -268,7 +270,8 @@ fn compare(seen: &[(&Shard, Facts)], found: &mut Vec<Finding>) {
 }
 
 /// What has come to stand in the way of declared tables since they were declared.
-fn tables(catalog: &Catalog, snapshot: &MapSnapshot, found: &mut Vec<Finding>) {
+fn tables(catalog: &Arc<Catalog>, snapshot: &MapSnapshot, found: &mut Vec<Finding>) {
+    let declared = reading::under(catalog, snapshot.clone(), &catalog.schemas);
     let mut names: Vec<_> = snapshot.tables.keys().collect();
     names.sort_unstable();
     for name in names {
@@ -286,7 +289,7 @@ fn tables(catalog: &Catalog, snapshot: &MapSnapshot, found: &mut Vec<Finding>) {
             TableKind::Sharded { group, key } => CandidateKind::Sharded { key, group: Some(*group), together_with: &[] },
             TableKind::Reference => CandidateKind::Reference,
         };
-        let candidate = Candidate { catalog, map: snapshot, relation, kind, reader: &BODY_READER };
+        let candidate = Candidate { catalog, map: snapshot, relation, kind, reader: &BODY_READER, declared: &declared };
         found.extend(
             candidate
                 .obstacles()

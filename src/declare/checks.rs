@@ -5,10 +5,12 @@
 //! must not reach tables whose rows are elsewhere, nor change the key after it was routed.
 
 use crate::catalog::{
-    Access, BodyReader, Catalog, Closure, ForeignKey, Oid, Relation, Trigger, Unique, quoted_identifier, quoted_name,
+    Access, BodyReader, Catalog, Closure, ForeignKey, Oid, References, Relation, RelationKind, Trigger, Unique, quoted_identifier,
+    quoted_literal, quoted_name, shown_name,
 };
 use crate::shard_key::KeyColumn;
 use crate::shardmap::{DeclaredFunction, GroupId, MapSnapshot, Table, TableKind};
+use crate::sql::{Context, keyed_by_row};
 
 use super::sequences;
 
@@ -26,6 +28,8 @@ pub(super) struct Candidate<'a> {
     pub(super) relation: &'a Relation,
     pub(super) kind: CandidateKind<'a>,
     pub(super) reader: &'a dyn BodyReader,
+    /// As statements are read once the table is declared.
+    pub(super) declared: &'a Context,
 }
 
 #[derive(Clone, Copy)]
@@ -204,10 +208,12 @@ impl Candidate<'_> {
                         .to_owned(),
                 }),
                 (None, Closure::Known(references)) => {
+                    let function = part.function.filter(|_| part.is_of_row).and_then(|oid| self.catalog.functions.get(&oid));
+                    let keyed = function.map(|function| keyed_by_row(self.declared, member, function)).unwrap_or_default();
                     let touched = references.reads.iter().map(|oid| (oid, "reads")).chain(references.writes.iter().map(|oid| (oid, "writes")));
-                    for (oid, verb) in touched {
+                    for (oid, verb) in touched.filter(|(oid, _)| !keyed.contains(oid)) {
                         let Some(relation) = self.catalog.relations.get(oid) else { continue };
-                        found.extend(self.touch_problem(&part.name, verb, relation));
+                        found.extend(self.touch_problem(&part.name, verb, relation, &self.declaration(part.function, references)));
                     }
                 }
             }
@@ -217,23 +223,35 @@ impl Candidate<'_> {
 
     /// What is proven to be touched: reference tables may be read; the table itself and others of its group hold the rows of
     /// the same key on the same shard only when the statement inside says so, which is for the user to declare.
-    fn touch_problem(&self, part: &str, verb: &str, relation: &Relation) -> Option<Obstacle> {
+    fn touch_problem(&self, part: &str, verb: &str, relation: &Relation, declaration: &str) -> Option<Obstacle> {
         let (where_to, remedy) = match (self.place(relation), verb) {
             (Place::Reference, "reads") => return None,
-            (Place::Reference, _) => ("the reference table", "Write it by statements of its own, which reach every copy."),
+            (Place::Reference, _) => ("the reference table", "Write it by statements of its own, which reach every copy.".to_owned()),
             (Place::Home, _) => (
                 "the home table",
-                "Distribute that table too, colocated with this one, or make it a reference table if it is only read; else drop what touches it.",
+                "Distribute that table first, so that this one can be colocated with it, or make it a reference table if it is only read; else drop what touches it."
+                    .to_owned(),
             ),
             (Place::Sharded(..), _) => (
                 "the sharded table",
-                "If it only touches rows of the same shard key, say so: SELECT shardgate.declare_function('…', reads => '{…}', writes => '{…}').",
+                format!("If it only touches rows of the same shard key, say so: {declaration}"),
             ),
         };
-        Some(Obstacle {
-            what: format!("{} {verb} {where_to} \"{}\".", capitalised(part), relation.name),
-            remedy: remedy.to_owned(),
-        })
+        Some(Obstacle { what: format!("{} {verb} {where_to} \"{}\".", capitalised(part), relation.name), remedy })
+    }
+
+    /// Ready to be run.
+    fn declaration(&self, function: Option<Oid>, references: &References) -> String {
+        let name = function.and_then(|oid| self.catalog.functions.get(&oid));
+        let name = name.map_or("…".to_owned(), |function| shown_name(&function.schema, &function.name));
+        let names = |oids: &[Oid]| {
+            let relations = oids.iter().filter_map(|oid| self.catalog.relations.get(oid));
+            let tables = relations.filter(|relation| relation.kind != RelationKind::Sequence);
+            tables.map(|table| shown_name(&table.schema, &table.name).replace('"', "\\\"")).collect::<Vec<_>>().join(",")
+        };
+        let lists = [("reads", names(&references.reads)), ("writes", names(&references.writes))];
+        let given = lists.iter().filter(|(_, names)| !names.is_empty()).map(|(list, names)| format!(", {list} => '{{{names}}}'"));
+        format!("SELECT shardgate.declare_function({}{});", quoted_literal(&name), given.collect::<String>())
     }
 
     /// A declaration is believed, but must be possible: rows of home tables are not on the other shards.

@@ -33,6 +33,7 @@ mod keys;
 mod moves;
 mod names;
 mod placement;
+mod reading;
 mod references;
 mod rows_copy;
 mod schema_copy;

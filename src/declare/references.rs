@@ -2,9 +2,12 @@
 //!
 //! Writers wait while the rows are copied and are refused, once, when they were planned before the declaration ([`super::gate`]).
 
+use std::sync::Arc;
+
 use super::checks::{Candidate, CandidateKind};
 use super::functions::no_shard;
 use super::gate::{self, LockedTables};
+use super::reading;
 use super::shard_connection::ShardConnection;
 use super::sharding::{ensure_table, refuse, refuse_changed_schema};
 use super::shards::read_catalog;
@@ -21,7 +24,7 @@ pub(super) async fn declare(control: &Control, caller: &Caller, table: &str) -> 
 async fn declare_once(control: &Control, caller: &Caller, table: &str) -> Result<(), Unmade> {
     let mut turn = Turn::take(control).await?.ok_or_else(no_shard)?;
     turn.require_writable()?;
-    let mut catalog = read_catalog(&mut turn.home).await?;
+    let mut catalog = Arc::new(read_catalog(&mut turn.home).await?);
     let relation = names::find_table(&catalog, caller, table)?;
     if relation.kind == RelationKind::PartitionedTable {
         return Err(PgError::unsupported(
@@ -49,14 +52,16 @@ async fn declare_once(control: &Control, caller: &Caller, table: &str) -> Result
     }
     refuse_obstacles(&turn, &catalog, relation)?;
     if Box::pin(sequences::adopt(control, caller, &turn.snapshot, &mut turn.home, relation)).await? {
-        catalog = read_catalog(&mut turn.home).await?;
+        catalog = Arc::new(read_catalog(&mut turn.home).await?);
     }
     let relation = names::find_table(&catalog, caller, table)?;
     Box::pin(copy_and_store(control, caller, turn, &catalog, relation)).await
 }
 
-fn refuse_obstacles(turn: &Turn, catalog: &Catalog, relation: &Relation) -> Result<(), PgError> {
-    let candidate = Candidate { catalog, map: &turn.snapshot, relation, kind: CandidateKind::Reference, reader: &BODY_READER };
+fn refuse_obstacles(turn: &Turn, catalog: &Arc<Catalog>, relation: &Relation) -> Result<(), PgError> {
+    let declared = reading::under(catalog, turn.snapshot.clone(), &[]);
+    let kind = CandidateKind::Reference;
+    let candidate = Candidate { catalog, map: &turn.snapshot, relation, kind, reader: &BODY_READER, declared: &declared };
     refuse(&format!("cannot make \"{}\" a reference table", relation.name), &candidate.obstacles())
 }
 

@@ -3,6 +3,8 @@
 //! A table that holds rows stays where it is: all partitions begin on the home shard, and every statement does what it did
 //! before. Only an empty one is spread at once, behind the gate, so that no row that was on its way lands at home by an old plan.
 
+use std::sync::Arc;
+
 use crate::catalog::{Catalog, Definitions, Oid, Relation, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{KeyColumn, KeyType};
@@ -16,6 +18,7 @@ use super::checks::{Candidate, CandidateKind, Obstacle};
 use super::functions::no_shard;
 use super::gate::{self, LockedTables};
 use super::key::TableKey;
+use super::reading;
 use super::shard_connection::ShardConnection;
 use super::shards::read_catalog;
 use super::turn::{Turn, Unmade, repeated};
@@ -137,7 +140,7 @@ fn parse_partitions(name: &str, count: i32) -> Result<u32, PgError> {
 async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> Result<(), Unmade> {
     let mut turn = Turn::take(control).await?.ok_or_else(no_shard)?;
     turn.require_writable()?;
-    let mut catalog = read_catalog(&mut turn.home).await?;
+    let mut catalog = Arc::new(read_catalog(&mut turn.home).await?);
     let relations = find_tables(&catalog, caller, request)?;
     let had_leftover = gate::open_leftovers(control, &mut turn.home, &family_names(&catalog, &relations)).await?;
     for (relation, (_, key)) in relations.iter().zip(&request.tables) {
@@ -150,13 +153,13 @@ async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> R
         has_rows = has_rows || rows_copy::has_rows(&mut turn.home, relation).await?;
     }
     let plan = Plan::make(caller, &turn.snapshot, &catalog, &relations, request, has_rows)?;
-    refuse_obstacles(&turn, &catalog, &relations, &plan)?;
+    refuse_obstacles(caller, &turn, &catalog, &relations, &plan)?;
     let mut has_adopted = false;
     for relation in &relations {
         has_adopted |= Box::pin(sequences::adopt(control, caller, &turn.snapshot, &mut turn.home, relation)).await?;
     }
     if has_adopted {
-        catalog = read_catalog(&mut turn.home).await?;
+        catalog = Arc::new(read_catalog(&mut turn.home).await?);
     }
     let relations = find_tables(&catalog, caller, request)?;
     for shard in turn.snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state.is_ready()) {
@@ -199,13 +202,24 @@ fn family_names(catalog: &Catalog, relations: &[&Relation]) -> Vec<String> {
 }
 
 /// Of all tables at once.
-fn refuse_obstacles(turn: &Turn, catalog: &Catalog, relations: &[&Relation], plan: &Plan) -> Result<(), PgError> {
+fn refuse_obstacles(
+    caller: &Caller,
+    turn: &Turn,
+    catalog: &Arc<Catalog>,
+    relations: &[&Relation],
+    plan: &Plan,
+) -> Result<(), PgError> {
     let keys: Vec<(Oid, &[KeyColumn])> =
         relations.iter().zip(&plan.keys).map(|(relation, key)| (relation.oid, key.columns.as_slice())).collect();
+    let tables: Vec<(&Relation, &[KeyColumn])> =
+        relations.iter().zip(&plan.keys).map(|(relation, key)| (*relation, key.columns.as_slice())).collect();
+    let types = (plan.strategy, common_types(relations, &plan.keys)?);
+    let map = reading::with_tables(&turn.snapshot, &tables, plan.group(), types);
+    let declared = reading::under(catalog, map, &reading::path_of(caller));
     let mut obstacles: Vec<Obstacle> = Vec::new();
     for (relation, key) in relations.iter().zip(&plan.keys) {
         let kind = CandidateKind::Sharded { key: &key.columns, group: plan.group(), together_with: &keys };
-        let candidate = Candidate { catalog, map: &turn.snapshot, relation, kind, reader: &BODY_READER };
+        let candidate = Candidate { catalog, map: &turn.snapshot, relation, kind, reader: &BODY_READER, declared: &declared };
         for obstacle in candidate.obstacles() {
             if !obstacles.contains(&obstacle) {
                 obstacles.push(obstacle);

@@ -125,7 +125,7 @@ impl Found {
             list.dedup();
         }
         references.reads.retain(|name| !references.writes.contains(name));
-        for list in [&mut references.operators, &mut references.fields] {
+        for list in [&mut references.operators, &mut references.fields, &mut references.bound_names] {
             list.sort_unstable();
             list.dedup();
         }
@@ -169,6 +169,10 @@ impl Found {
 
     fn asked_for(&mut self, text: &str) {
         self.queries.iter_mut().for_each(|queries| queries.push(text.to_owned()));
+    }
+
+    fn binds(&mut self, name: String) {
+        self.references.bound_names.push(name);
     }
 
     fn assign_new_column(&mut self, column: String) {

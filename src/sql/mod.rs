@@ -29,4 +29,5 @@ pub mod written;
 pub use cache::{Analyzed, Analyzer, Read, RecentTemplates};
 pub use context::Context;
 pub use parse::parse;
+pub use query::keyed_by_row;
 pub use statement::is_access_share;

@@ -24,6 +24,8 @@ pub struct Notes {
     pub names_temporary: Option<String>,
     /// Sharded tables that a function reads or writes, without a condition: their relations.
     pub hidden_sharded: Vec<Oid>,
+    /// Those that a function reads or writes by a key that it is given.
+    pub hidden_keyed: Vec<Oid>,
     /// It may touch any table: why.
     pub touches_anything: Option<String>,
     /// The same, if it reads sharded tables at all.
@@ -114,6 +116,11 @@ impl Notes {
         if certainty(effect) > certainty(self.changes_schema) {
             self.changes_schema = effect;
         }
+    }
+
+    /// A sharded table that a function reads or writes.
+    pub fn hidden_sharded_table(&self) -> Option<Oid> {
+        self.hidden_sharded.first().or(self.hidden_keyed.first()).copied()
     }
 
     pub fn touches(&mut self, relation: Oid) {

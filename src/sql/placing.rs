@@ -126,7 +126,7 @@ pub fn finish_replicated_write(mut reader: Reader<'_>, kind: QueryKind) -> Place
         Some(reference_refusal(&reason))
     } else if let Some(reason) = reader.notes.home_reason.take() {
         Some(reference_refusal(&reason))
-    } else if !reader.parts.is_empty() || !reader.notes.hidden_sharded.is_empty() || reader.notes.has_system {
+    } else if !reader.parts.is_empty() || reader.notes.hidden_sharded_table().is_some() || reader.notes.has_system {
         Some(reference_refusal("The statement also reads tables that not every shard has in full."))
     } else if let Some(name) = reader.notes.volatile.take().or(reader.notes.of_one_copy.take()) {
         Some(reference_refusal(&format!("Each shard would get a value of its own from {name}.")))
@@ -231,7 +231,8 @@ fn scope(reader: &mut Reader<'_>) -> Scope {
         return Scope::Refused(refusal);
     }
     let mut parts = std::mem::take(&mut reader.parts);
-    let reads_sharded = parts.iter().any(|part| matches!(part, Part::Sharded { .. })) || !reader.notes.hidden_sharded.is_empty();
+    let reads_sharded =
+        parts.iter().any(|part| matches!(part, Part::Sharded { .. })) || reader.notes.hidden_sharded_table().is_some();
     if let Some(reason) = reader.notes.may_be_of_query_around.take().filter(|_| reads_sharded) {
         reader.notes.touches_anything.get_or_insert(reason);
     }

@@ -1,5 +1,7 @@
 //! What `shardgate check` asks one shard.
 
+use std::sync::Arc;
+
 use super::super::shard_connection::ShardConnection;
 use super::super::shards::read_catalog;
 use super::super::support;
@@ -164,5 +166,5 @@ pub(super) async fn facts(shard: &mut ShardConnection) -> Result<Facts, PgError>
              FROM pg_database d WHERE datname = current_database()",
         )
         .await?;
-    Ok(Facts { catalog: read_catalog(shard).await?, identity, database, server_version: shard.server_version })
+    Ok(Facts { catalog: Arc::new(read_catalog(shard).await?), identity, database, server_version: shard.server_version })
 }

@@ -167,6 +167,7 @@ impl<'a> Reader<'a, '_> {
             }
             "get" => {
                 let tokens = self.take_statement();
+                self.bind_all(&tokens);
                 if tokens.iter().any(|token| token.is("new")) {
                     self.found.lose_new();
                 }
@@ -234,6 +235,10 @@ impl<'a> Reader<'a, '_> {
             return;
         }
         let tokens = self.take_statement();
+        self.bind_all(tokens.get(..1).unwrap_or_default());
+        if tokens.first().and_then(Token::name).as_deref() == Some("new") {
+            self.found.lose_new();
+        }
         let find = |words: &[&str]| {
             let mut depth = 0;
             tokens.iter().position(|token| {
@@ -242,6 +247,8 @@ impl<'a> Reader<'a, '_> {
             })
         };
         if let Some(at) = find(&["alias"]) {
+            // What is assigned to one is assigned to the other.
+            self.bind_all(&tokens);
             // A second name of NEW could hide assignments to it.
             if tokens.iter().skip(at).any(|token| token.name().as_deref() == Some("new")) {
                 self.found.lose_new();
@@ -266,6 +273,7 @@ impl<'a> Reader<'a, '_> {
 
     fn for_loop(&mut self) {
         let header = self.take_before(&["in"]);
+        self.bind_all(&header);
         if header.iter().any(|token| token.is("new")) {
             self.found.lose_new();
         }
@@ -320,6 +328,7 @@ impl<'a> Reader<'a, '_> {
     /// `FOREACH x [SLICE n] IN ARRAY expression LOOP`
     fn foreach(&mut self) {
         let header = self.take_before(&["in"]);
+        self.bind_all(&header);
         if header.iter().any(|token| token.is("new")) {
             self.found.lose_new();
         }
@@ -492,6 +501,7 @@ impl<'a> Reader<'a, '_> {
     /// INOUT and OUT arguments are assigned.
     fn call(&mut self) {
         let tokens = self.take_statement();
+        self.bind_all(&tokens);
         if tokens.iter().any(|token| token.name().as_deref() == Some("new")) {
             self.found.lose_new();
         }
@@ -501,6 +511,7 @@ impl<'a> Reader<'a, '_> {
 
     /// `new.column` is noted, also with the name of its block or function before it; `new` alone loses all.
     fn note_target(&mut self, target: &[Token<'a>]) {
+        self.bind_all(target);
         let is_new = |place: usize| target.get(place).and_then(Token::name).as_deref() == Some("new");
         let is_labelled = target.get(1).is_some_and(|dot| dot.is_symbol(".")) && is_new(2) && !is_new(0);
         let place = if is_labelled { 2 } else { 0 };
@@ -510,6 +521,16 @@ impl<'a> Reader<'a, '_> {
         match (target.get(place + 1), target.get(place + 2).and_then(Token::name)) {
             (Some(dot), Some(column)) if dot.is_symbol(".") => self.found.assign_new_column(column),
             (_, _) => self.found.lose_new(),
+        }
+    }
+
+    /// Names that may be assigned here, `$1` among them.
+    fn bind_all(&mut self, tokens: &[Token<'a>]) {
+        for token in tokens {
+            match token.kind {
+                TokenKind::Parameter => self.found.binds(token.text.to_owned()),
+                _ => token.name().into_iter().for_each(|name| self.found.binds(name)),
+            }
         }
     }
 

@@ -122,7 +122,7 @@ fn certain(text: &str, context: &Context) -> Option<(Merge, bool)> {
         && notes.touches_anything.is_none()
         && notes.may_be_of_query_around.is_none()
         && notes.volatile.is_none()
-        && notes.hidden_sharded.is_empty()
+        && notes.hidden_sharded_table().is_none()
         && notes.session_calls.is_empty()
         && notes.effect() == Effect::Read
         && notes.proxy.is_empty()

@@ -300,7 +300,7 @@ fn check_hidden_references(text: &str, context: &Context, home: HomeTables) -> R
     if let Some(table) = notes.names_temporary.take() {
         return Err(refusals::own_name(&table));
     }
-    if let Some(relation) = notes.hidden_sharded.first().and_then(|oid| context.catalog.relations.get(oid)) {
+    if let Some(relation) = notes.hidden_sharded_table().and_then(|oid| context.catalog.relations.get(&oid)) {
         return Err(refusals::hidden(format!("A function or policy reads table \"{}\", which is sharded.", relation.name)));
     }
     if notes.effect() != Effect::Read {

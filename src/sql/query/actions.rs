@@ -53,7 +53,15 @@ impl<'c> Reader<'c> {
             let is_declared = function.is_some_and(|function| self.is_declared(function));
             self.notes
                 .may_change_schema(part.changes_schema.filter(|(effect, _)| *effect == SchemaEffect::Changes || !is_declared));
-            match part.closure {
+            let closure = match function.filter(|_| is_declared) {
+                Some(function) => self.closure(function),
+                None => part.closure,
+            };
+            let closure = match closure {
+                Closure::Known(references) if part.is_of_row => Closure::Known(self.without_keyed(relation, function, references)),
+                other => other,
+            };
+            match closure {
                 Closure::Known(references) if is_at_home && references.writes.iter().all(|oid| self.is_home_table(*oid)) => {
                     let reads = references.reads.iter().copied().filter(|oid| !self.is_home_table(*oid)).collect();
                     let references = crate::catalog::References { reads, ..Default::default() };

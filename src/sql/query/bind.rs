@@ -19,7 +19,7 @@ use super::scope::Frame;
 use super::with::CteList;
 use super::{Block, Body, Bound, Column, ColumnProperties, Distinct, Facts, Grouping, Output, Predicate, SetOperation, Term};
 use crate::error::{PgError, SqlState};
-use crate::shard_key::{KeyType, oid};
+use crate::shard_key::{KeyType, Oid, oid};
 use crate::sql::analysis::{Fact, KeyValue, Locking, Merge, Part, SessionCall};
 use crate::sql::context::Context;
 use crate::sql::notes::Notes;
@@ -77,6 +77,10 @@ pub struct Reader<'c> {
     pub is_modification: bool,
     /// A query of a function's body: a name that is no column is a parameter or a variable.
     pub is_body: bool,
+    /// How many bodies of functions this one is in.
+    pub body_depth: usize,
+    /// Sharded tables that triggers of this statement touch by the key of their row.
+    pub keyed: BTreeSet<Oid>,
 }
 
 /// Calls that give a number, where the proxy puts one in their place.
@@ -112,6 +116,8 @@ impl<'c> Reader<'c> {
             asked: Asked::Rows,
             is_modification: false,
             is_body: false,
+            body_depth: 0,
+            keyed: BTreeSet::new(),
             distinct_on_items: Vec::new(),
             locking: None,
             lock_hint: None,

@@ -71,7 +71,7 @@ impl<'c> Reader<'c> {
         is_aggregate |= !matches!(call.agg_filter(), Node::None);
         for function in &candidates {
             is_aggregate |= function.kind == 'a' || function.kind == 'w';
-            self.note_called_function(function, place);
+            self.note_called_function(function, call, place);
         }
         if schema.is_none_or(|schema| schema == "pg_catalog") {
             is_aggregate |= catalog_functions::is_aggregate(name);
@@ -256,14 +256,17 @@ impl<'c> Reader<'c> {
     }
 
     /// A function whose name stands in the statement: the settings that it changes are followed.
-    fn note_called_function(&mut self, function: &Function, place: Place) {
-        let closure = self.closure(function);
+    fn note_called_function(&mut self, function: &Function, call: &nodes::FuncCall, place: Place) {
+        let closure = match self.closure(function) {
+            Closure::Known(references) => Closure::Known(self.without_key_argument(function, call, references)),
+            unknown @ Closure::Unknown(_) => unknown,
+        };
         let is_proven = !self.is_declared(function) && !is_transparent(function);
-        let call = match is_proven {
+        let of_call = match is_proven {
             true => self.context.catalog.call_of_function(function.oid, &SqlBodyReader),
             false => Call { closure: Arc::new(closure), sets: CallSets::Nothing },
         };
-        self.note_function(function, place, &call);
+        self.note_function(function, place, &of_call);
     }
 
     fn note_function(&mut self, function: &Function, place: Place, call: &Call) {
@@ -335,7 +338,7 @@ impl<'c> Reader<'c> {
     }
 
     /// What a function touches: declared, or proven from its body.
-    fn closure(&self, function: &Function) -> Closure {
+    pub(super) fn closure(&self, function: &Function) -> Closure {
         let declared = self.context.map.functions.get(&(function.schema.clone(), function.name.clone()));
         if let Some(declared) = declared {
             let oids = |tables: &[(String, String)]| -> Option<Vec<u32>> {

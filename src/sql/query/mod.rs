@@ -30,6 +30,8 @@ mod found_first;
 mod from;
 mod functions;
 mod insert;
+mod keyed_bodies;
+mod keyed_calls;
 mod last_step;
 mod leaves;
 mod limits;
@@ -62,6 +64,7 @@ pub use column_name::column_name;
 pub use expression::Place;
 
 pub use insert::gives_value;
+pub use keyed_bodies::keyed_by_row;
 pub use numbered::generated_always;
 pub use pushed_conditions::conditions_only_compare;
 pub use relations::{

@@ -121,6 +121,29 @@ async fn a_declared_function_may_touch_colocated_tables_only() {
 }
 
 #[tokio::test]
+async fn triggers_that_touch_rows_of_the_same_key_are_no_obstacle() {
+    let d = Declarer::with_schema(
+        1,
+        "CREATE TABLE log (id int NOT NULL, n int); CREATE TABLE by_key (id int PRIMARY KEY); CREATE TABLE \"By n\" (id int PRIMARY KEY, n int);
+         CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log VALUES (new.id); RETURN NULL; END $$;
+         CREATE TRIGGER note AFTER INSERT ON by_key FOR EACH ROW EXECUTE FUNCTION note();
+         CREATE FUNCTION note_n() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN INSERT INTO log VALUES (new.n); PERFORM 1 FROM \"By n\" b WHERE b.id = new.id; RETURN NULL; END $$;
+         CREATE TRIGGER note AFTER INSERT ON \"By n\" FOR EACH ROW EXECUTE FUNCTION note_n();",
+    )
+    .await;
+    d.call("distribute_table", &["log", "id"]).await.expect("log");
+    d.call_named("distribute_table", &[("", "by_key"), ("", "id"), ("colocate_with", "log")]).await.expect("proven");
+    let elsewhere = d.call_named("distribute_table", &[("", "\"By n\""), ("", "id"), ("colocate_with", "log")]).await.unwrap_err();
+    let declaration =
+        r#"SELECT shardgate.declare_function('public.note_n', reads => '{public.\"By n\"}', writes => '{public.log}');"#;
+    assert!(told(&elsewhere).contains(declaration), "{}", told(&elsewhere));
+    let arguments = [("", "public.note_n"), ("reads", r#"{public.\"By n\"}"#), ("writes", "{public.log}")];
+    d.call_named("declare_function", &arguments).await.expect("as the hint says");
+    d.call_named("distribute_table", &[("", "\"By n\""), ("", "id"), ("colocate_with", "log")]).await.expect("declared");
+}
+
+#[tokio::test]
 async fn a_reference_table_may_not_refer_to_home_tables() {
     let d = Declarer::with_schema(
         2,

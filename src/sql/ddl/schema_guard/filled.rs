@@ -99,7 +99,7 @@ impl Values<'_> {
         let reads_elsewhere = notes.touches_anything.is_some()
             || notes.home_reason.is_some()
             || notes.has_system
-            || !notes.hidden_sharded.is_empty()
+            || notes.hidden_sharded_table().is_some()
             || !reader.parts.is_empty();
         let is_drawn = self.is_copied && (notes.volatile.is_some() || notes.of_one_copy.is_some());
         !is_read || reads_elsewhere || is_drawn || notes.pushdown.is_some() || notes.refused.is_some()

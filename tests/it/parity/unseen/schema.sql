@@ -51,3 +51,37 @@ CREATE TRIGGER recodes BEFORE UPDATE ON parents FOR EACH ROW EXECUTE FUNCTION re
 CREATE TABLE children (id int PRIMARY KEY, code int REFERENCES parents (code) ON UPDATE CASCADE);
 CREATE FUNCTION feed_code() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO t (k, m) VALUES (NEW.id + 2000, NEW.code); RETURN NULL; END';
 CREATE TRIGGER feed_code AFTER UPDATE ON children FOR EACH ROW EXECUTE FUNCTION feed_code();
+CREATE TABLE kept (k int NOT NULL, n int NOT NULL, v text, changed int DEFAULT 0, PRIMARY KEY (k, n));
+CREATE TABLE journal (k int NOT NULL, what text, n int, v text);
+CREATE TABLE totals (k int PRIMARY KEY, rows int);
+CREATE FUNCTION journals() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE other int;
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        INSERT INTO journal SELECT OLD.k, 'DELETE', OLD.n, OLD.v;
+        UPDATE totals SET rows = rows - 1 WHERE totals.k = OLD.k;
+        RETURN OLD;
+    END IF;
+    SELECT count(*) INTO other FROM kept x WHERE x.k = NEW.k AND x.n <> NEW.n;
+    INSERT INTO journal (k, what, n, v) VALUES (NEW.k, TG_OP, NEW.n, NEW.v || ' beside ' || other);
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO totals VALUES (NEW.k, 1) ON CONFLICT (k) DO UPDATE SET rows = totals.rows + 1;
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER journals AFTER INSERT OR UPDATE OR DELETE ON kept FOR EACH ROW EXECUTE FUNCTION journals();
+CREATE FUNCTION counts_changes() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM journal j WHERE j.k = OLD.k AND j.what = 'UPDATE') THEN NEW.changed := OLD.changed + 1; END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER counts_changes BEFORE UPDATE ON kept FOR EACH ROW EXECUTE FUNCTION counts_changes();
+CREATE TABLE told (k int PRIMARY KEY, v text);
+CREATE FUNCTION tells() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN EXECUTE 'INSERT INTO journal VALUES ($1, $2, 0, $3)' USING NEW.k, TG_OP, NEW.v; RETURN NULL; END $$;
+CREATE TRIGGER tells AFTER INSERT ON told FOR EACH ROW EXECUTE FUNCTION tells();
+CREATE TABLE strays (k int PRIMARY KEY, m int);
+CREATE FUNCTION strays() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO journal VALUES (NEW.m, TG_OP, 0, ''''); RETURN NULL; END';
+CREATE FUNCTION v_of(key int) RETURNS text LANGUAGE sql STABLE AS 'SELECT v FROM t WHERE k = key';
+CREATE FUNCTION rows_of(key int, lowest int) RETURNS SETOF w LANGUAGE plpgsql AS 'BEGIN RETURN QUERY SELECT * FROM w x WHERE x.k = key AND x.n >= lowest; END';
+CREATE PROCEDURE put(value text, key int) LANGUAGE plpgsql AS 'BEGIN EXECUTE ''INSERT INTO journal VALUES ($1, ''''PUT'''', 99, $2)'' USING key, value; END';

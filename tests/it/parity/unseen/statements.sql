@@ -159,3 +159,64 @@ ROLLBACK;
 MERGE INTO w USING (SELECT min(id) AS id FROM r) q ON w.k = 3 AND w.n = 9 AND q.id IN (SELECT z.id FROM r z WHERE z.id = 3) WHEN NOT MATCHED THEN INSERT VALUES (3, 9, (SELECT o.m FROM t o WHERE o.k = q.id));
 --! refused
 MERGE INTO w USING (SELECT min(id) AS id FROM r) q ON w.k = 4 AND w.n = 9 AND q.id IN (SELECT z.id FROM r z WHERE z.id = 4) WHEN NOT MATCHED THEN INSERT VALUES (4, 9, (SELECT o.m FROM t o WHERE o.k = q.id));
+-- Triggers that touch rows of their row's key, for one row and for many.
+INSERT INTO kept VALUES (1, 1, 'one');
+INSERT INTO kept SELECT g, n, 'v' || g FROM generate_series(1, 12) g, generate_series(2, 3) n;
+INSERT INTO kept VALUES (1, 7, 'a'), (2, 7, 'b'), (3, 7, 'c'), (4, 7, 'd'), (5, 7, 'e');
+INSERT INTO kept VALUES (1, 7, 'x'), (2, 8, 'y'), (9, 8, 'z') ON CONFLICT (k, n) DO UPDATE SET v = excluded.v;
+UPDATE kept SET v = v || '!' WHERE n = 7;
+UPDATE kept SET v = upper(v);
+UPDATE kept SET v = 'by key' WHERE k = 3 AND n = 2;
+DELETE FROM kept WHERE n = 3 AND k > 5;
+COPY kept (k, n, v) FROM STDIN;
+20	1	copied
+21	1	copied
+22	1	copied
+23	1	copied
+\.
+--! any order
+SELECT k, what, n, v FROM journal;
+--! any order
+SELECT * FROM totals;
+--! any order
+SELECT * FROM kept;
+BEGIN;
+INSERT INTO kept VALUES (31, 1, 'gone'), (32, 1, 'gone'), (33, 1, 'gone');
+SELECT count(*) FROM journal WHERE v LIKE 'gone%';
+ROLLBACK;
+SELECT count(*) FROM journal;
+INSERT INTO told VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd'), (5, 'e');
+--! any order
+SELECT * FROM journal WHERE n = 0;
+--! refused
+INSERT INTO strays VALUES (1, 2), (2, 3), (3, 4), (4, 5);
+--! refused
+INSERT INTO strays VALUES (1, 2);
+-- Functions that are declared to touch the rows of the key that an argument gives.
+SELECT v_of(1), v_of(1) IS NULL;
+SELECT v_of(2);
+SELECT v_of(3);
+SELECT v_of(4), (SELECT m FROM t WHERE k = 4);
+SELECT v_of(5) FROM t WHERE k = 5;
+SELECT v_of(NULL);
+SELECT v_of(1000);
+--! any order
+SELECT * FROM rows_of(6, 2);
+--! any order
+SELECT * FROM rows_of('7', 1) r JOIN w ON w.k = r.k AND w.n = r.n WHERE w.k = 7;
+CALL put('by call', 41);
+CALL put('by call', 42);
+CALL put('by call', 43);
+BEGIN;
+CALL put('in a transaction', 44);
+CALL put('in a transaction', 45);
+SELECT v_of(8);
+COMMIT;
+--! any order
+SELECT * FROM journal WHERE n = 99;
+--! refused
+SELECT v_of(k) FROM t;
+--! refused
+SELECT v_of(key => 3);
+--! refused
+SELECT v_of(7), m FROM t;

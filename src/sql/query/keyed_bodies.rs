@@ -1,0 +1,344 @@
+//! Functions of triggers that touch sharded tables by the key of the row they fire for: `INSERT INTO audit VALUES (NEW.tenant, …)`.
+//!
+//! Such rows are on the shard where the row is, so that the trigger does there what it does on one server, for one row and for many.
+//! It is proven as for a statement of a client: each statement of the body is read with `NEW.column` and `OLD.column` as parameters,
+//! and has to be restricted to the parameters that are the row's key. A body that could mean something else by these names is not
+//! proven; nor is what a body calls, unless that is proven by itself.
+
+use std::collections::BTreeSet;
+
+use pg_raw_parse::Node;
+
+use super::bind::Reader;
+use super::relations::{self, Resolved};
+use crate::catalog::{BodyReader, Function, Oid, References, Relation, Trigger};
+use crate::shard_key::KeyColumn;
+use crate::shardmap::{GroupId, TableKind};
+use crate::sql::analysis::{Command, KeyCondition, KeyTest, KeyValue, Merge, Part, QueryKind, Scope, Test};
+use crate::sql::body::{SqlBodyReader, queries};
+use crate::sql::context::Context;
+use crate::sql::parse::lexer::{self, TokenKind};
+use crate::sql::parse::parse;
+use crate::sql::placing;
+use crate::sql::statement::Source;
+
+/// Bodies that fire each other nest no deeper.
+const BODIES_DEPTH_MAX: usize = 4;
+
+/// The sharded tables of the row's group that the trigger's function is proven to touch by the row's key alone. Those that it touches
+/// otherwise, and all where nothing is proven, are not among them. `relation`: a sharded table or a partition of one.
+pub fn keyed_by_row(context: &Context, relation: &Relation, function: &Function) -> BTreeSet<Oid> {
+    let Some(row) = Row::of(context, relation, function) else { return BTreeSet::new() };
+    row.touched(context, function, 0).unwrap_or_default()
+}
+
+impl Reader<'_> {
+    /// What a trigger of the relation touches besides what it touches by the key of its row.
+    pub fn without_keyed(&mut self, relation: &Relation, function: Option<&Function>, mut references: References) -> References {
+        let Some((function, row)) = function.and_then(|function| Some((function, Row::of(self.context, relation, function)?)))
+        else {
+            return references;
+        };
+        let in_group = |oid: &Oid| row.has_in_group(self.context, *oid);
+        if !references.reads.iter().chain(&references.writes).any(in_group) {
+            return references;
+        }
+        let keyed = match self.is_declared(function) {
+            // A declaration says so: it was taken for tables of the row's own group only.
+            true => {
+                let hides = |oid: &Oid| {
+                    let relation = self.context.catalog.relations.get(oid);
+                    relation.is_some_and(|relation| self.context.temporary_tables.contains(&relation.name))
+                };
+                let all = references.reads.iter().chain(&references.writes).copied();
+                all.filter(in_group).filter(|oid| !hides(oid)).collect()
+            }
+            false => row.touched(self.context, function, self.body_depth).unwrap_or_default(),
+        };
+        references.reads.retain(|oid| !keyed.contains(oid));
+        references.writes.retain(|oid| !keyed.contains(oid));
+        self.keyed.extend(keyed);
+        references
+    }
+}
+
+/// The row that a trigger fires for.
+struct Row<'c> {
+    group: GroupId,
+    key: &'c [KeyColumn],
+    relation: &'c Relation,
+    /// There is no OLD, or no NEW, on some of the events.
+    lacks_old: bool,
+    lacks_new: bool,
+}
+
+/// `NEW.column` or `OLD.column`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Field {
+    is_new: bool,
+    column: String,
+}
+
+impl<'c> Row<'c> {
+    fn of(context: &'c Context, relation: &'c Relation, function: &Function) -> Option<Self> {
+        let Resolved::Sharded { table, group, .. } = relations::placed(context, relation, false) else { return None };
+        let TableKind::Sharded { key, .. } = &table.kind else { return None };
+        let of_function = |trigger: &&Trigger| trigger.function == function.oid;
+        let triggers = || relation.triggers.iter().filter(of_function);
+        let is_of_rows = triggers().next().is_some() && triggers().all(|trigger| trigger.is_row && !trigger.is_instead);
+        is_of_rows.then(|| Self {
+            group: group.id,
+            key,
+            relation,
+            lacks_old: triggers().any(|trigger| trigger.fires_on.insert),
+            lacks_new: triggers().any(|trigger| trigger.fires_on.delete),
+        })
+    }
+
+    fn has_in_group(&self, context: &Context, oid: Oid) -> bool {
+        let relation = context.catalog.relations.get(&oid);
+        relation.is_some_and(|relation| {
+            matches!(relations::placed(context, relation, true), Resolved::Sharded { group, .. } if group.id == self.group)
+        })
+    }
+
+    /// `None`: some statement is not restricted to the key.
+    fn touched(&self, context: &Context, function: &Function, depth: usize) -> Option<BTreeSet<Oid>> {
+        if depth == BODIES_DEPTH_MAX || function.language != "plpgsql" || function.is_extension_member {
+            return None;
+        }
+        let body = SqlBodyReader.references("plpgsql", &function.body);
+        let is_bound = |name: &str| body.bound_names.iter().any(|bound| bound == name);
+        let assigned = body.assigned_new.as_ref()?;
+        // OLD and NEW are the row's, and its key in them is as it was given.
+        if body.unknown.is_some() || is_bound("old") || self.key.iter().any(|key| assigned.contains(&key.column)) {
+            return None;
+        }
+        let mut touched = BTreeSet::new();
+        for text in queries(&function.language, &function.body)? {
+            let (text, fields) = with_parameters(&text);
+            let tree = parse(&text).ok()?;
+            let literals = lexer::scan(&text).literals;
+            for node in tree.stmts() {
+                let source = Source { text: &text, literals: &literals, lead: 0, start: 0, end: text.len() };
+                touched.extend(self.touched_by(node, source, context, function, (depth, &fields))?);
+            }
+        }
+        // A variable of a key column's name could be meant where the column is.
+        let key_columns = touched.iter().filter_map(|oid| key_of(context, *oid)).flatten();
+        key_columns.into_iter().all(|key| !is_bound(&key.column)).then_some(touched)
+    }
+
+    fn touched_by(
+        &self,
+        node: Node<'_>,
+        source: Source<'_>,
+        context: &Context,
+        function: &Function,
+        (depth, fields): (usize, &[Field]),
+    ) -> Option<BTreeSet<Oid>> {
+        let mut reader = Reader::new(context, source.text, source.literals);
+        reader.is_body = true;
+        reader.body_depth = depth + 1;
+        if let Some(path) = &function.search_path {
+            reader.search_path.clone_from(path);
+        }
+        let (kind, merge) = match node {
+            Node::SelectStmt(select) if select.into_clause().is_none() => (QueryKind::Select, reader.outermost(select).ok()?),
+            Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) | Node::MergeStmt(_) => {
+                let (kind, modified) = reader.modification(node, &None).ok()?;
+                if modified.is_replicated {
+                    return None;
+                }
+                (kind, Ok(Merge::default()))
+            }
+            _ => return None,
+        };
+        let of_group = |oid: &Oid| self.has_in_group(context, *oid);
+        let touched: BTreeSet<Oid> = reader.notes.relations.iter().copied().filter(of_group).chain(reader.keyed.clone()).collect();
+        let has_nullable = touched.iter().any(|oid| is_key_nullable(context, *oid));
+        let named = std::mem::take(&mut reader.named);
+        let placement = placing::seen_twice(placing::finish(reader, Command::Query(kind), merge), &named, source, context);
+        let is_keyed = |part: &Part| match part {
+            Part::Home => false,
+            Part::Sharded { group, condition, .. } => {
+                *group == self.group
+                    && (0..self.key.len()).all(|column| self.is_restricted(condition, column, fields, has_nullable))
+            }
+        };
+        match placement.scope {
+            Scope::Placed { parts, .. } => parts.iter().all(is_keyed).then_some(touched),
+            Scope::Tableless | Scope::Replicated | Scope::System => Some(touched),
+            Scope::Session | Scope::Map | Scope::Proxy(_) | Scope::EveryShard | Scope::Refused(_) => None,
+        }
+    }
+
+    /// The condition allows only the row's value of this column of the key.
+    fn is_restricted(&self, condition: &KeyCondition, column: usize, fields: &[Field], has_nullable: bool) -> bool {
+        match condition {
+            KeyCondition::All => false,
+            KeyCondition::Nothing => true,
+            KeyCondition::And(all) => all.iter().any(|inner| self.is_restricted(inner, column, fields, has_nullable)),
+            KeyCondition::Or(any) => any.iter().all(|inner| self.is_restricted(inner, column, fields, has_nullable)),
+            KeyCondition::Test(test) => {
+                test.column == column && self.key.get(column).is_some_and(|key| self.is_test_of(test, key, fields, has_nullable))
+            }
+        }
+    }
+
+    fn is_test_of(&self, test: &KeyTest, key: &KeyColumn, fields: &[Field], has_nullable: bool) -> bool {
+        if test.column_type != key.column_type || test.function != key.function {
+            return false;
+        }
+        let field_of = |value: &KeyValue| match value {
+            KeyValue::Parameter { number, cast: None } => {
+                fields.get(usize::from(*number).checked_sub(1)?).filter(|field| field.column == key.column)
+            }
+            _ => None,
+        };
+        match &test.test {
+            Test::Equals(value) => field_of(value).is_some(),
+            Test::In(values) => !values.is_empty() && values.iter().all(|value| field_of(value).is_some()),
+            Test::Stored(stored) => field_of(&stored.value).is_some_and(|field| {
+                // A row without a key is not on the shard of this one.
+                let is_missing = if field.is_new { self.lacks_new } else { self.lacks_old };
+                let typmod = self.relation.column(&key.column).map(|column| column.typmod);
+                (stored.typmod == -1 || Some(stored.typmod) == typmod) && !(is_missing && has_nullable)
+            }),
+            Test::AnyOf(_) | Test::Compare(..) => false,
+        }
+    }
+}
+
+fn key_of(context: &Context, oid: Oid) -> Option<&[KeyColumn]> {
+    match relations::placed(context, context.catalog.relations.get(&oid)?, true) {
+        Resolved::Sharded { table, .. } => match &table.kind {
+            TableKind::Sharded { key, .. } => Some(key),
+            TableKind::Reference => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_key_nullable(context: &Context, oid: Oid) -> bool {
+    let relation = context.catalog.relations.get(&oid);
+    let key = key_of(context, oid).unwrap_or_default();
+    relation.is_none_or(|relation| key.iter().any(|key| relation.column(&key.column).is_none_or(|column| !column.is_not_null)))
+}
+
+/// The text with `$n` for the n-th field of the list. A body of a trigger has no parameters of its own.
+fn with_parameters(text: &str) -> (String, Vec<Field>) {
+    let tokens: Vec<lexer::Token> = lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).collect();
+    let word = |at: usize| tokens.get(at).and_then(|token| text.get(token.start..token.end));
+    let (mut written, mut fields): (String, Vec<Field>) = (String::new(), Vec::new());
+    let (mut from, mut at) = (0, 0);
+    while let Some(token) = tokens.get(at) {
+        let is_first = at.checked_sub(1).and_then(word) != Some(".");
+        let record = word(at).filter(|_| token.kind == TokenKind::Word && is_first && word(at + 1) == Some("."));
+        let is_new = record.and_then(|record| match record {
+            record if record.eq_ignore_ascii_case("new") => Some(true),
+            record if record.eq_ignore_ascii_case("old") => Some(false),
+            _ => None,
+        });
+        let column = tokens.get(at + 2).and_then(|token| name_of(token.kind, text.get(token.start..token.end)?));
+        let (Some(is_new), Some(column), Some(last)) = (is_new, column, tokens.get(at + 2)) else {
+            at += 1;
+            continue;
+        };
+        let field = Field { is_new, column };
+        let number = fields.iter().position(|known| *known == field).unwrap_or(fields.len());
+        if number == fields.len() {
+            fields.push(field);
+        }
+        written.push_str(text.get(from..token.start).unwrap_or_default());
+        written.push_str(&format!("${} ", number + 1));
+        from = last.end;
+        at += 3;
+    }
+    written.push_str(text.get(from..).unwrap_or_default());
+    (written, fields)
+}
+
+/// Folded; quoted identifiers without their quotes.
+fn name_of(kind: TokenKind, text: &str) -> Option<String> {
+    match kind {
+        TokenKind::Word => Some(text.to_ascii_lowercase()),
+        TokenKind::QuotedIdentifier => Some(text.trim_matches('"').replace("\"\"", "\"")),
+        TokenKind::Literal(_) | TokenKind::Parameter | TokenKind::Comment | TokenKind::Symbol => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::Analyzer;
+    use crate::sql::testing;
+
+    /// Whether rows of several shards may be changed in a table with such a trigger.
+    fn is_keyed_of(table: &str, is_nullable: bool, body: &str) -> bool {
+        let mut fixture = testing::library();
+        let audit = fixture.table("audit", "k int8, what text");
+        fixture.shard_by("audit", 1, &[("k", None)]);
+        fixture.catalog.relations.get_mut(&audit).unwrap().columns[0].is_not_null = !is_nullable;
+        let function = fixture.function("log", 'v', "plpgsql", body);
+        let table_oid = fixture.catalog.relation_names[&("public".to_owned(), table.to_owned())];
+        fixture.trigger(table_oid, "log", function, false);
+        let context = fixture.context(&["public"], &[]);
+        let read = Analyzer::new().analyze(&format!("DELETE FROM {table}"), &context).unwrap();
+        matches!(&read.statements[0].scope, Scope::Placed { pushdown: Ok(()), parts } if parts.len() == 1)
+    }
+
+    fn is_keyed(body: &str) -> bool {
+        is_keyed_of("t", false, body)
+    }
+
+    #[test]
+    fn a_body_that_touches_rows_of_its_row_s_key_is_told_from_others() {
+        for body in [
+            "BEGIN INSERT INTO audit VALUES (NEW.k, 'x'); RETURN NULL; END",
+            "BEGIN INSERT INTO audit (what, k) VALUES (TG_OP, new.\"k\"), ('y', NEW.k); RETURN NEW; END",
+            "DECLARE n int; BEGIN SELECT count(*) INTO n FROM audit a WHERE a.k = NEW.k AND what <> NEW.v; RETURN NULL; END",
+            "BEGIN UPDATE audit SET what = 'z' WHERE k IN (NEW.k); DELETE FROM audit WHERE NEW.k = k; RETURN NULL; END",
+            "BEGIN IF EXISTS (SELECT FROM public.u JOIN audit USING (k) WHERE u.k = NEW.k) THEN RAISE 'no'; END IF; RETURN NULL; END",
+            "BEGIN INSERT INTO audit SELECT NEW.k, name FROM u WHERE k = NEW.k; RETURN NULL; END",
+        ] {
+            assert!(is_keyed(body), "{body}");
+        }
+        for body in [
+            "BEGIN INSERT INTO audit VALUES (NEW.k + 1, 'x'); RETURN NULL; END",
+            "BEGIN INSERT INTO audit VALUES (7, 'x'); RETURN NULL; END",
+            "BEGIN INSERT INTO audit VALUES (NEW.a, 'x'); RETURN NULL; END",
+            "BEGIN DELETE FROM audit WHERE k = NEW.k OR what = 'x'; RETURN NULL; END",
+            "BEGIN NEW.k := 7; INSERT INTO audit VALUES (NEW.k, 'x'); RETURN NULL; END",
+            "DECLARE new t; BEGIN INSERT INTO audit VALUES (NEW.k, 'x'); RETURN NULL; END",
+            "DECLARE k int8 := 7; BEGIN DELETE FROM audit WHERE k = NEW.k; RETURN NULL; END",
+            "BEGIN OLD.k := 7; DELETE FROM audit WHERE k = OLD.k; RETURN NULL; END",
+            "BEGIN SELECT 7 INTO old.k; DELETE FROM audit WHERE k = OLD.k; RETURN NULL; END",
+            "BEGIN INSERT INTO audit VALUES (NEW.k, 'x'); PERFORM count(*) FROM audit; RETURN NULL; END",
+            "BEGIN EXECUTE 'DELETE FROM audit'; RETURN NULL; END",
+            "BEGIN DELETE FROM audit; RETURN NULL; END",
+        ] {
+            assert!(!is_keyed(body), "{body}");
+        }
+        // Where there is no OLD, the row would have no key.
+        let body = "BEGIN INSERT INTO audit VALUES (OLD.k, 'x'); RETURN NULL; END";
+        assert!(is_keyed(body) && !is_keyed_of("t", true, body));
+        assert!(is_keyed_of("t", true, "BEGIN DELETE FROM audit WHERE k = OLD.k; RETURN NULL; END"));
+        let log = "BEGIN INSERT INTO pair_log (tenant, region) VALUES (NEW.tenant, NEW.region); RETURN NULL; END";
+        assert!(is_keyed_of("pair", false, log));
+        assert!(!is_keyed_of("pair", false, "BEGIN DELETE FROM pair_log WHERE region = NEW.region; RETURN NULL; END"));
+        assert!(!is_keyed_of(
+            "pair",
+            false,
+            "BEGIN DELETE FROM pair_log WHERE region = NEW.v AND tenant = NEW.tenant; RETURN NULL; END"
+        ));
+    }
+
+    #[test]
+    fn fields_become_parameters() {
+        let (text, fields) = with_parameters("SELECT new.a, OLD.\"B\", x.new.a, 'new.a', NEW.a /* new.c */ FROM new");
+        assert_eq!(text, "SELECT $1 , $2 , x.new.a, 'new.a', $1  /* new.c */ FROM new");
+        let field = |is_new, column: &str| Field { is_new, column: column.to_owned() };
+        assert_eq!(fields, [field(true, "a"), field(false, "B")]);
+    }
+}
