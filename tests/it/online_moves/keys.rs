@@ -41,7 +41,7 @@ async fn located(proxy: &Proxy, table: &str, key: &str) -> (i32, String) {
 
 async fn nothing_left(cluster: &Cluster) {
     let healthy = rebalance(cluster, &["doctor"]).await;
-    assert_eq!(healthy.status.code(), Some(0), "{}", text(&healthy.stdout));
+    assert_eq!(healthy.status.code(), Some(0), "{}{}", text(&healthy.stdout), text(&healthy.stderr));
     assert_eq!(leftovers(cluster).await, Vec::<String>::new());
 }
 
