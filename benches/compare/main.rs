@@ -16,6 +16,7 @@ mod idle;
 mod measure;
 #[path = "../report.rs"]
 mod report;
+mod schema_changes;
 mod targets;
 mod workloads;
 
@@ -59,6 +60,9 @@ fn main() {
     for workload in workloads::all().iter().filter(|workload| workload.name.contains(&settings.only)) {
         let samples = run_workload(workload, &targets, &settings);
         print_samples(workload, &samples, &settings);
+    }
+    if "schema changes".contains(&settings.only) {
+        runtime.block_on(schema_changes::print());
     }
     if "idle clients".contains(&settings.only) {
         print_idle(&targets, settings.idle_clients);

@@ -139,5 +139,5 @@ fn wait_for(port: u16) {
     }
 }
 
-const SERVER_SETTINGS: &[(&str, &str)] =
+pub const SERVER_SETTINGS: &[(&str, &str)] =
     &[("shared_buffers", "512MB"), ("max_connections", "1200"), ("synchronous_commit", "off"), ("autovacuum", "off")];

@@ -9,22 +9,26 @@
 //! pg_catalog, and printed only by functions that open no relation.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use self::printed::Wanted;
+use self::base::{Base, Search, Step};
+use self::functions::FunctionNotes;
+use self::printed::{Printed, Wanted};
 use self::rows::Rows;
 use crate::catalog::{Catalog, Definitions, Held, ObjectName, Oid};
 
+mod base;
+mod changes;
 mod expressions;
 mod functions;
 mod printed;
 mod relations;
 mod rows;
 
-pub use printed::Printed;
 pub use rows::{CatalogSource, InTransaction, SourceError};
 
 /// Why a schema could not be read.
@@ -70,9 +74,66 @@ pub enum WhenHeld {
     LeaveOut,
 }
 
+/// What readings of one server's schema leave for the next.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    printed: Printed,
+    base: Option<Arc<Base>>,
+    /// Of the connection that is kept.
+    token: Option<i64>,
+    /// The last reading has read everything.
+    was_full: bool,
+}
+
+impl Known {
+    /// Another connection comes.
+    pub fn forget_connection(&mut self) {
+        self.base = None;
+        self.token = None;
+    }
+
+    pub fn was_full(&self) -> bool {
+        self.was_full
+    }
+
+    /// What a base is known by, and the oldest transaction that runs.
+    async fn begin<S: CatalogSource>(&mut self, source: &mut S) -> Result<(i64, i64), CatalogError> {
+        let token = match self.token {
+            Some(token) => token,
+            None => *self.token.insert(base::prepare(source).await?),
+        };
+        Ok((token, base::oldest(source).await?))
+    }
+
+    /// The texts are these, and changes count since that reading.
+    pub fn compared_with(self, other: &Known) -> Known {
+        Known { base: other.base.clone(), ..self }
+    }
+}
+
 /// Reads everything; of definitions, what has changed since the last reading of this server is printed. `version` is left at 0:
 /// who keeps catalogues numbers them. Not cancel safe: the connection may be left in a transaction, or with a savepoint.
-pub async fn read<S: CatalogSource>(source: &mut S, printed: &mut Printed, when_held: WhenHeld) -> Result<Catalog, CatalogError> {
+pub async fn read<S: CatalogSource>(source: &mut S, known: &mut Known, when_held: WhenHeld) -> Result<Catalog, CatalogError> {
+    known.base = None;
+    read_in_rounds(source, known, when_held, false).await
+}
+
+/// As [`read`], but only what has changed since the last reading that `known` is of. The connection is to be kept for the next one:
+/// without it, everything is read. In a transaction: compares with what others have read last.
+pub async fn read_changes<S: CatalogSource>(
+    source: &mut S,
+    known: &mut Known,
+    when_held: WhenHeld,
+) -> Result<Catalog, CatalogError> {
+    read_in_rounds(source, known, when_held, true).await
+}
+
+async fn read_in_rounds<S: CatalogSource>(
+    source: &mut S,
+    known: &mut Known,
+    when_held: WhenHeld,
+    by_changes: bool,
+) -> Result<Catalog, CatalogError> {
     let patience = match when_held {
         WhenHeld::Wait(patience) => patience,
         WhenHeld::LeaveOut => PRINTED_FOR_MAX,
@@ -80,12 +141,41 @@ pub async fn read<S: CatalogSource>(source: &mut S, printed: &mut Printed, when_
     let deadline = Instant::now() + patience;
     let mut missing_before = Vec::new();
     let mut leaves_out = false;
+    let mut search = Search::default();
     for _ in 0..ROUNDS_MAX {
-        let missing = match read_snapshot(source, printed, leaves_out).await? {
-            Snapshot::Read(catalog, held) => return with_held(catalog, held).await,
-            Snapshot::Lacks(missing) => missing,
+        known.was_full = known.base.is_none();
+        let step = match &known.base {
+            Some(base) => {
+                match Arc::clone(base).read_changes(source, &mut known.printed, &mut search, leaves_out).await {
+                    // A pooler in between may have given the session to another one.
+                    Err(error) if error.is_the_servers() && S::SEES_COMMITTED => {
+                        tracing::debug!(%error, "changes of the schema could not be read");
+                        known.forget_connection();
+                        Step::InDoubt
+                    }
+                    read => read?,
+                }
+            }
+            None => {
+                let begun = if by_changes && S::SEES_COMMITTED { Some(known.begin(source).await?) } else { None };
+                Step::Snapshot(Box::pin(read_whole(source, &mut known.printed, leaves_out, begun)).await?)
+            }
         };
-        if let Some(refused) = printed.print(source, &missing, deadline).await? {
+        let missing = match step {
+            Step::Snapshot(Snapshot::Read { catalog, held, base }) => {
+                if let Some(base) = base {
+                    known.base = Some(Arc::new(base));
+                }
+                return with_held(catalog, held).await;
+            }
+            Step::Snapshot(Snapshot::Lacks(missing)) => missing,
+            Step::Again => continue,
+            Step::InDoubt => {
+                known.base = None;
+                continue;
+            }
+        };
+        if let Some(refused) = known.printed.print(source, &missing, deadline).await? {
             leaves_out = refused.is_locked() && when_held == WhenHeld::LeaveOut;
             // What was dropped in that moment is no more in the next snapshot.
             let is_final = !refused.is_locked() && missing == missing_before;
@@ -104,8 +194,12 @@ const ROUNDS_MAX: usize = 1000;
 const PRINTED_FOR_MAX: Duration = Duration::from_secs(10);
 
 enum Snapshot {
-    /// And the texts that were left out.
-    Read(Box<Catalog>, Vec<Wanted>),
+    Read {
+        catalog: Box<Catalog>,
+        /// Texts that were left out.
+        held: Vec<Wanted>,
+        base: Option<Base>,
+    },
     /// Texts to print first.
     Lacks(Vec<Wanted>),
 }
@@ -123,24 +217,31 @@ async fn with_held(mut catalog: Box<Catalog>, held: Vec<Wanted>) -> Result<Catal
     found.await.map_err(|_| CatalogError::Interrupted)
 }
 
-async fn read_snapshot<S: CatalogSource>(
+/// `begun`: before it, for a base.
+async fn read_whole<S: CatalogSource>(
     source: &mut S,
     printed: &mut Printed,
     leaves_out: bool,
+    begun: Option<(i64, i64)>,
 ) -> Result<Snapshot, CatalogError> {
-    let queries = QUERIES.iter().chain(&relations::QUERIES).chain(&expressions::QUERIES).chain(&functions::QUERIES);
-    let mut rows = Rows::read(source, queries.copied()).await?;
-    let missing = printed.missing(rows.take("wanted")?)?;
+    let mut rows = Rows::read_whole(source, begun.map(|(_, bound)| bound)).await?;
+    let missing = printed.missing(rows.take("wanted")?, None)?;
     if !missing.is_empty() && !leaves_out {
         return Ok(Snapshot::Lacks(missing));
     }
-    let mut catalog = Box::<Catalog>::default();
+    let (mut catalog, mut notes) = (Box::<Catalog>::default(), FunctionNotes::default());
     add_database(&mut rows, &mut catalog)?;
-    relations::add(&mut rows, &mut catalog, printed)?;
+    relations::add(&mut rows, &mut catalog, printed, |_| true)?;
     expressions::add(&mut rows, &mut catalog, printed)?;
-    functions::add(&mut rows, &mut catalog, printed)?;
+    functions::add(&mut rows, &mut catalog, printed, &mut notes)?;
     catalog.digest = catalog.definitions.digest();
-    Ok(Snapshot::Read(catalog, missing))
+    let base = begun.map(|begun| Base::of_whole(&mut rows, &catalog, notes, &missing, begun)).transpose()?;
+    Ok(Snapshot::Read { catalog, held: missing, base })
+}
+
+/// Of all parts of the schema.
+fn schema_queries() -> impl Iterator<Item = (&'static str, &'static str)> {
+    QUERIES.into_iter().chain(relations::QUERIES).chain(expressions::QUERIES).chain(functions::QUERIES)
 }
 
 const QUERIES: [(&str, &str); 4] =

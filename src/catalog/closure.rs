@@ -186,6 +186,13 @@ enum CacheKey {
     Anywhere,
 }
 
+/// A copy of a catalogue is to become another one.
+impl Clone for ClosureCache {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
 impl fmt::Debug for ClosureCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ClosureCache").field(&self.walked.lock().len()).finish()

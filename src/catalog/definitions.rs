@@ -3,8 +3,10 @@
 //! Two servers number their objects differently and may list them in another order; the names and the definitions that
 //! PostgreSQL prints (with an empty search path) are what both share. Holds no row, no sequence position, no privilege.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest, Sha256};
 
@@ -30,7 +32,7 @@ impl ObjectName {
     }
 
     /// How a part names this object as its parent.
-    fn as_parent(&self) -> String {
+    pub fn as_parent(&self) -> String {
         format!("{} {}", self.kind, self.name)
     }
 }
@@ -51,101 +53,170 @@ impl fmt::Display for ObjectName {
     }
 }
 
-/// Object → definition.
+/// Object → definition. What two versions of a schema have in common is shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Definitions(BTreeMap<ObjectName, String>);
+pub struct Definitions {
+    /// By the name by which parts know it.
+    wholes: BTreeMap<String, Arc<Whole>>,
+}
+
+/// An object of its own with its parts.
+#[derive(Clone, Debug, Default)]
+struct Whole {
+    /// `None`: only parts of it are known.
+    own: Option<(ObjectName, String)>,
+    parts: BTreeMap<ObjectName, String>,
+    /// Of all that, once asked for.
+    digest: OnceLock<[u8; 32]>,
+}
+
+impl PartialEq for Whole {
+    fn eq(&self, other: &Self) -> bool {
+        self.own == other.own && self.parts == other.parts
+    }
+}
+
+impl Eq for Whole {}
+
+impl Whole {
+    fn iter(&self) -> impl Iterator<Item = (&ObjectName, &String)> {
+        self.own.iter().map(|(object, definition)| (object, definition)).chain(&self.parts)
+    }
+
+    fn digest(&self) -> &[u8; 32] {
+        self.digest.get_or_init(|| {
+            let mut digest = Sha256::new();
+            for (object, definition) in self.iter() {
+                let parent = object.parent.as_deref().unwrap_or_default();
+                for piece in [parent, object.kind, object.name.as_str(), definition.as_str()] {
+                    // The length first, so that no two lists of pieces run together into the same bytes.
+                    digest.update((piece.len() as u64).to_be_bytes());
+                    digest.update(piece.as_bytes());
+                }
+            }
+            digest.finalize().into()
+        })
+    }
+}
 
 impl Definitions {
     pub fn insert(&mut self, object: ObjectName, definition: impl Into<String>) {
-        self.0.insert(object, definition.into());
+        let whole = object.parent.clone().unwrap_or_else(|| object.as_parent());
+        let whole = Arc::make_mut(self.wholes.entry(whole).or_default());
+        whole.digest = OnceLock::new();
+        match object.parent {
+            None => whole.own = Some((object, definition.into())),
+            Some(_) => {
+                whole.parts.insert(object, definition.into());
+            }
+        }
     }
 
     pub fn extend(&mut self, others: Definitions) {
-        self.0.extend(others.0);
+        for (name, whole) in others.wholes {
+            match self.wholes.entry(name) {
+                Entry::Vacant(free) => {
+                    free.insert(whole);
+                }
+                Entry::Occupied(mut known) => {
+                    let known = Arc::make_mut(known.get_mut());
+                    known.digest = OnceLock::new();
+                    known.parts.extend(whole.parts.clone());
+                    known.own = whole.own.clone().or_else(|| known.own.take());
+                }
+            }
+        }
+    }
+
+    /// An object of its own, with its parts: `definitions.remove("table public.books")`.
+    pub fn remove(&mut self, whole: &str) {
+        self.wholes.remove(whole);
     }
 
     pub fn contains(&self, object: &ObjectName) -> bool {
-        self.0.contains_key(object)
+        self.get(object).is_some()
     }
 
     pub fn get(&self, object: &ObjectName) -> Option<&str> {
-        self.0.get(object).map(String::as_str)
+        match &object.parent {
+            Some(parent) => self.wholes.get(parent)?.parts.get(object).map(String::as_str),
+            None => self.wholes.get(&object.as_parent())?.own.as_ref().map(|(_, definition)| definition.as_str()),
+        }
     }
 
     /// Each with the whole that it is a part of, or is, and its kind.
-    pub fn iter(&self) -> impl Iterator<Item = (String, &'static str, &str)> {
-        let whole = |object: &ObjectName| object.parent.clone().unwrap_or_else(|| object.as_parent());
-        self.0.iter().map(move |(object, definition)| (whole(object), object.kind, definition.as_str()))
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &'static str, &str)> {
+        self.wholes.iter().flat_map(|(name, whole)| whole.iter().map(|(object, text)| (name.as_str(), object.kind, text.as_str())))
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.wholes.values().map(|whole| whole.iter().count()).sum()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.wholes.is_empty()
     }
 
     /// SHA-256 over all names and definitions, in hexadecimal.
     pub fn digest(&self) -> String {
         let mut digest = Sha256::new();
-        for (object, definition) in &self.0 {
-            let parent = object.parent.as_deref().unwrap_or_default();
-            for piece in [parent, object.kind, object.name.as_str(), definition.as_str()] {
-                // The length first, so that no two lists of pieces run together into the same bytes.
-                digest.update((piece.len() as u64).to_be_bytes());
-                digest.update(piece.as_bytes());
-            }
+        for whole in self.wholes.values() {
+            digest.update(whole.digest());
         }
         digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Whether any object of these kinds is there.
     pub fn has_kind(&self, kinds: &[&str]) -> bool {
-        self.0.keys().any(|object| kinds.contains(&object.kind))
+        self.wholes.values().flat_map(|whole| whole.iter()).any(|(object, _)| kinds.contains(&object.kind))
     }
 
     /// What stands outside of relations is defined alike: functions, types, operators, schemas and the like.
     pub fn agree_outside_relations(&self, other: &Definitions) -> bool {
-        let outside = |(object, _): &(&ObjectName, &String)| object.parent.is_none() && !RELATIONS.contains(&object.kind);
-        self.0.iter().filter(outside).eq(other.0.iter().filter(outside))
+        let outside = |(object, _): &(&ObjectName, &String)| !RELATIONS.contains(&object.kind);
+        self.owns().filter(outside).eq(other.owns().filter(outside))
     }
 
     /// One relation and its parts: `definitions.of("table public.books")`.
     pub fn of(&self, whole: &str) -> Definitions {
-        let belongs = |object: &ObjectName| match &object.parent {
-            Some(parent) => parent == whole,
-            None => object.as_parent() == whole,
-        };
-        Self(self.0.iter().filter(|(object, _)| belongs(object)).map(|(object, text)| (object.clone(), text.clone())).collect())
+        let found = self.wholes.get(whole).map(|found| (whole.to_owned(), Arc::clone(found)));
+        Self { wholes: found.into_iter().collect() }
+    }
+
+    /// Of what can have parts.
+    fn owns(&self) -> impl Iterator<Item = (&ObjectName, &String)> {
+        self.wholes.values().filter_map(|whole| whole.own.as_ref()).map(|(object, definition)| (object, definition))
+    }
+
+    /// Wholes first.
+    fn in_order(&self) -> impl Iterator<Item = (&ObjectName, &String)> {
+        self.owns().chain(self.wholes.values().flat_map(|whole| &whole.parts))
+    }
+
+    fn has_whole(&self, name: &str) -> bool {
+        self.wholes.get(name).is_some_and(|whole| whole.own.is_some())
     }
 
     /// One sentence a difference; `here` is `self`. An extension that only the other has is none: statements do not know it.
     pub fn differences(&self, there: &Definitions) -> Vec<String> {
         let mut found = Vec::new();
-        let (wholes_here, wholes_there) = (self.wholes(), there.wholes());
         let is_part_of_missing =
-            |object: &ObjectName, wholes: &HashSet<String>| object.parent.as_ref().is_some_and(|parent| !wholes.contains(parent));
-        for (object, definition) in &self.0 {
-            match there.0.get(object) {
-                None if is_part_of_missing(object, &wholes_there) => {}
+            |object: &ObjectName, of: &Definitions| object.parent.as_ref().is_some_and(|parent| !of.has_whole(parent));
+        for (object, definition) in self.in_order() {
+            match there.get(object) {
+                None if is_part_of_missing(object, there) => {}
                 None => found.push(format!("{object} exists here and is missing there")),
                 Some(other) if other == definition => {}
                 Some(other) => found.extend(describe(object, definition, other)),
             }
         }
-        for object in there.0.keys() {
-            let is_harmless = object.kind == EXTENSION || is_part_of_missing(object, &wholes_here);
-            if !self.0.contains_key(object) && !is_harmless {
+        for (object, _) in there.in_order() {
+            let is_harmless = object.kind == EXTENSION || is_part_of_missing(object, self);
+            if !self.contains(object) && !is_harmless {
                 found.push(format!("{object} is missing here and exists there"));
             }
         }
         found
-    }
-
-    /// The objects that can have parts, as parts name them.
-    fn wholes(&self) -> HashSet<String> {
-        self.0.keys().filter(|object| object.parent.is_none()).map(ObjectName::as_parent).collect()
     }
 }
 

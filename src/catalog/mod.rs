@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 mod actions;
+mod by_oid;
 mod closure;
 mod conversions;
 mod definitions;
@@ -16,6 +17,7 @@ mod numbering;
 mod quote;
 
 pub use actions::{ActionOn, ForeignKeyAction, RowChange};
+pub use by_oid::ByOid;
 pub use closure::{
     Access, BlockCall, BodyName, BodyReader, BodyReferences, Call, CallSets, Closure, ClosureCache, PartClosure, References,
     SchemaEffect,
@@ -30,19 +32,19 @@ pub use quote::{quoted_identifier, quoted_literal, quoted_name, shown_name, type
 pub type Oid = u32;
 
 /// Everything known of one database's schema.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Catalog {
     /// Grows with every reload that found a difference; part of the key of every plan cache.
     pub version: u64,
     /// Digest of what was read, for comparing shards and noticing direct DDL.
     pub digest: String,
-    pub relations: HashMap<Oid, Relation>,
+    pub relations: ByOid<Relation>,
     /// (schema, name) → oid.
     pub relation_names: HashMap<(String, String), Oid>,
-    pub functions: HashMap<Oid, Function>,
+    pub functions: ByOid<Function>,
     /// name → every function of that name outside pg_catalog and information_schema.
     pub function_names: HashMap<String, Vec<Oid>>,
-    pub types: HashMap<Oid, Type>,
+    pub types: ByOid<Type>,
     /// Operators named `=`, `<`, `<=`, `>`, `>=` or `<>` between two types of pg_catalog exist outside pg_catalog in these
     /// schemas: a condition is not proven when the search path has one of them. An operator that takes a user's type does not
     /// count: it cannot win over the built-in one for two operands of built-in types.
@@ -53,7 +55,7 @@ pub struct Catalog {
     /// Every object's definition, free of oids: what `digest` digests and [`Catalog::diff`] compares.
     pub definitions: Definitions,
     /// What the expressions that belong to a relation (defaults, policies, checks, view, index, trigger WHEN) depend on.
-    pub relation_dependencies: HashMap<Oid, Vec<Dependency>>,
+    pub relation_dependencies: ByOid<Vec<Dependency>>,
     /// Functions that a `BEGIN ATOMIC` body or a parameter's default of this function calls, as pg_depend names them.
     pub function_dependencies: HashMap<Oid, Vec<Oid>>,
     /// Functions behind operators that users made, by operator name. Not those of pg_catalog or of an extension.
@@ -120,7 +122,7 @@ impl RelationKind {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relation {
     pub oid: Oid,
     pub schema: String,
@@ -144,7 +146,7 @@ pub struct Relation {
     pub children: Vec<Oid>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     pub name: String,
     pub attnum: i16,
@@ -166,7 +168,7 @@ pub struct Column {
     pub identity: Option<char>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unique {
     pub name: String,
     /// Not a deferrable one: within a transaction two rows may have the same values.
@@ -181,7 +183,7 @@ pub struct Unique {
     pub is_partial: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignKey {
     pub name: String,
     pub columns: Vec<String>,
@@ -194,7 +196,7 @@ pub struct ForeignKey {
 }
 
 /// A trigger that is enabled; disabled ones are only in [`Catalog::definitions`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trigger {
     pub name: String,
     pub function: Oid,
@@ -232,7 +234,7 @@ impl TriggerEvents {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub name: String,
     /// USING and WITH CHECK expressions as text.
@@ -241,7 +243,7 @@ pub struct Policy {
     pub relations: Vec<Oid>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
     pub oid: Oid,
     pub schema: String,
@@ -275,7 +277,7 @@ impl Function {
 
 const QUERY_RUNNERS: [&str; 4] = ["connectby", "crosstab", "pgr_", "xpath_table"];
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Type {
     pub oid: Oid,
     pub schema: String,
@@ -289,6 +291,29 @@ pub struct Type {
 }
 
 impl Catalog {
+    /// Nothing that a statement could be planned by differs. The version does not count.
+    pub fn shows_same_as(&self, other: &Catalog) -> bool {
+        let Catalog { version: _, closures: _, digest, relations, relation_names, functions, function_names, types, .. } = self;
+        let Catalog { operator_schemas, schemas, is_collation_c, definitions, relation_dependencies, .. } = self;
+        let Catalog { function_dependencies, operator_functions, type_functions, conversions, held, .. } = self;
+        *digest == other.digest
+            && *relations == other.relations
+            && *relation_names == other.relation_names
+            && *functions == other.functions
+            && *function_names == other.function_names
+            && *types == other.types
+            && *operator_schemas == other.operator_schemas
+            && *schemas == other.schemas
+            && *is_collation_c == other.is_collation_c
+            && *definitions == other.definitions
+            && *relation_dependencies == other.relation_dependencies
+            && *function_dependencies == other.function_dependencies
+            && *operator_functions == other.operator_functions
+            && *type_functions == other.type_functions
+            && *conversions == other.conversions
+            && *held == other.held
+    }
+
     /// A function of users makes the column's values of text: a string that is assigned to it is another value than the same text.
     pub fn has_cast_from_text(&self, column: &Column) -> bool {
         let cast = ObjectName::new("cast", format!("text as {}", column.type_name));

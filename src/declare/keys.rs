@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::arguments::Arguments;
 use super::functions::no_shard;
+use super::moves;
 use super::names::{Name, nearest};
 use super::{Caller, Control};
 use crate::error::{PgError, SqlState};
@@ -129,9 +130,28 @@ pub(super) async fn split(control: &Control, user: &str, arguments: &Arguments) 
     let snapshot = control.fresh_snapshot().await?;
     let (group, _) = snapshot.partition(partition).ok_or_else(|| unknown_partition(partition))?;
     let at = Bound::parse(group, arguments.text("at")?)?;
+    let shard = arguments.optional_text("shard")?;
+    if let Some(shard) = shard {
+        require_target(&snapshot, shard)?;
+    }
     let upper = control.map.store().split_partition(user, group, partition, &at).await?;
     control.reached().await?;
+    match shard {
+        Some(shard) => moves::carry(control, user, upper, shard).await?,
+        None => {}
+    }
     Ok(upper.0)
+}
+
+/// Before anything is cut.
+fn require_target(snapshot: &MapSnapshot, shard: &str) -> Result<(), PgError> {
+    match snapshot.shard_by_name(shard) {
+        Some(found) if found.state.takes_new_partitions() => Ok(()),
+        Some(_) => Err(PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, format!("shard \"{shard}\" takes no partitions"))
+            .with_hint("SELECT name, state FROM shardgate.shards shows which are online.")),
+        None => Err(PgError::new(SqlState::UNDEFINED_OBJECT, format!("there is no shard \"{shard}\""))
+            .with_hint("SELECT name FROM shardgate.shards lists the shards.")),
+    }
 }
 
 pub(super) fn unknown_partition(partition: PartitionId) -> PgError {

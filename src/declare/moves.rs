@@ -3,14 +3,17 @@
 //! What is written here is a plan; a proxy does it. What a rebalancing moves is found out by a [`Rebalancer`], which looks at the
 //! shards: this module knows only that there is one.
 
+use std::time::Duration;
+
 use futures::future::BoxFuture;
+use tokio::time::{Instant, sleep};
 
 use super::arguments::Arguments;
 use super::keys::{find, unknown_partition};
 use super::{Caller, Control};
 use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{GroupId, Isolation, MapSnapshot, PartitionId, Shard};
+use crate::shardmap::{GroupId, Isolation, MapSnapshot, MoveOptions, MoveState, PartitionId, Shard};
 
 /// Plans the moves that make the shards even. Cuts partitions where that is needed.
 pub type Rebalancer = Box<dyn Fn(Rebalancing) -> BoxFuture<'static, Result<Vec<Started>, PgError>> + Send + Sync>;
@@ -60,6 +63,38 @@ pub(super) async fn isolate(control: &Control, caller: &Caller, arguments: &Argu
     let planned = control.map.store().plan_isolation(&caller.user, isolation, &control.move_options(), None).await?;
     control.reached().await?;
     Ok(planned.map(|id| id.0))
+}
+
+/// Moves a partition that is empty, or nearly so, and waits for it. Where it takes longer it goes on by itself.
+pub(super) async fn carry(control: &Control, user: &str, partition: PartitionId, shard: &str) -> Result<(), PgError> {
+    let map = control.fresh_snapshot().await?;
+    let is_there = map.partition(partition).and_then(|(_, found)| map.shard(found.shard)).is_some_and(|found| found.name == shard);
+    if is_there {
+        return Ok(());
+    }
+    // What is empty needs no way back.
+    let how = MoveOptions { grace_ms: 0, ..control.move_options() };
+    let store = control.map.store();
+    let id = store.plan_move(user, &[partition], shard, &how, None).await?;
+    let deadline = Instant::now() + CARRY_PATIENCE;
+    loop {
+        let now = store.move_by_id(id).await?;
+        let Some(now) = now.filter(|now| now.state != MoveState::Done) else { break };
+        let pending = || format!("move {} of partition {} to shard \"{shard}\"", id.0, partition.0);
+        let reason = now.error.unwrap_or_default();
+        if matches!(now.state, MoveState::Aborted | MoveState::Failed) {
+            return Err(PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, format!("{} has not been done", pending()))
+                .with_detail(reason)
+                .with_hint("The partition was split and lies where it was. Move it with shardgate.move_partition()."));
+        }
+        if Instant::now() > deadline {
+            return Err(PgError::new(SqlState::OBJECT_IN_USE, format!("{} is still under way", pending()))
+                .with_detail(reason)
+                .with_hint("The partition was split, and the move goes on: see shardgate.moves."));
+        }
+        sleep(CARRY_INTERVAL).await;
+    }
+    control.reached().await
 }
 
 /// One row a move; none where the shards are even enough.
@@ -154,6 +189,10 @@ fn shard_at<'m>(map: &'m MapSnapshot, host: &str, port: i32) -> Result<&'m Shard
             .with_hint("SELECT name FROM shardgate.shards lists the shards; a name may stand in place of the host.")),
     }
 }
+
+/// For a partition without rows: a second or two, or the time between two subscriptions of one server.
+const CARRY_PATIENCE: Duration = Duration::from_secs(30);
+const CARRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// More than this is no threshold.
 const MAX_THRESHOLD: f64 = 100.0;

@@ -10,7 +10,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgDatabaseError};
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use super::checks::capitalised;
-use crate::backend::catalog_reader::Printed;
+use crate::backend::catalog_reader::Known;
 use crate::backend::identity;
 use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
@@ -32,7 +32,7 @@ pub(super) struct ShardConnection {
     pub(super) connection: PgConnection,
     pub(super) name: String,
     pub(super) server_version: i32,
-    pub(super) printed: Printed,
+    pub(super) known: Known,
 }
 
 /// Why a connection could not be opened.
@@ -95,7 +95,7 @@ impl ShardConnection {
                 return Err(error.into());
             }
         };
-        let mut shard = Self { connection, name: name.to_owned(), server_version: 0, printed: Printed::default() };
+        let mut shard = Self { connection, name: name.to_owned(), server_version: 0, known: Known::default() };
         shard.settle().await?;
         shard.check_server().await?;
         Ok(shard)

@@ -197,7 +197,7 @@ async fn refuse_same_database(snapshot: &MapSnapshot, new: &NewShard<'_>, uuid: 
 }
 
 pub(super) async fn read_catalog(shard: &mut ShardConnection) -> Result<Catalog, PgError> {
-    let read = Box::pin(catalog_reader::read(&mut shard.connection, &mut shard.printed, WhenHeld::Wait(LOCK_PATIENCE))).await;
+    let read = Box::pin(catalog_reader::read(&mut shard.connection, &mut shard.known, WhenHeld::Wait(LOCK_PATIENCE))).await;
     read.map_err(|error| match error {
         CatalogError::Query { part, source, .. } => match source.downcast_ref() {
             Some(source) => shard.error(source),

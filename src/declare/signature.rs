@@ -230,7 +230,15 @@ impl Function {
                 const { &[required("table_name", Kind::Text), required("keys", Kind::TextArray), required("shard", Kind::Text)] }
             }
             Function::SetDefaultShard => const { &[required("table_name", Kind::Text), required("shard", Kind::Text)] },
-            Function::SplitPartition => const { &[required("partition", Kind::Integer), required("at", Kind::Text)] },
+            Function::SplitPartition => {
+                const {
+                    &[
+                        required("partition", Kind::Integer),
+                        required("at", Kind::Text),
+                        optional("shard", Kind::Text, Default::Null),
+                    ]
+                }
+            }
             Function::MergePartitions => const { &[required("a", Kind::Integer), required("b", Kind::Integer)] },
             Function::MovePartition => const { &[required("partition", Kind::Integer), required("to_shard", Kind::Text)] },
             Function::MovePartitions => const { &[required("partitions", Kind::IntegerArray), required("to_shard", Kind::Text)] },

@@ -12,12 +12,12 @@ use super::cancel::CancelRegistry;
 use super::commands::relations::Clients;
 use super::ddl::drift::Drift;
 use super::ddl::schema::CatalogMark;
+use super::ddl::schema_reader::SchemaReader;
 use super::protocol::describe::Description;
 use super::protocol::foreign_oids::KnownOids;
 use super::protocol::greet::Greeting;
 use super::sequences::sequence_rights::{Rights, RightsKey};
 use crate::auth::BackendCredentials;
-use crate::backend::catalog_reader::Printed;
 use crate::backend::{Pool, Pools, Settings, ShardAddress, StatementId, StatementRegistry};
 use crate::catalog::Catalog;
 use crate::config::{BackendUser, Config};
@@ -82,7 +82,7 @@ pub struct Gateway {
     /// Tables that differ between shards, as the last look has found.
     pub(super) drift: ArcSwap<Drift>,
     /// Held while the home shard's schema is read.
-    pub(super) refreshing: tokio::sync::Mutex<Printed>,
+    pub(super) schema_reader: tokio::sync::Mutex<SchemaReader>,
 }
 
 /// Never the id of a real shard: those begin at 1.
@@ -151,7 +151,7 @@ impl Gateway {
             next_temporary_version: AtomicU64::new(TEMPORARY_VERSIONS),
             catalog_mark: ArcSwap::default(),
             drift: ArcSwap::default(),
-            refreshing: tokio::sync::Mutex::default(),
+            schema_reader: tokio::sync::Mutex::default(),
             config,
             map,
             catalog: ArcSwap::from_pointee(Catalog::default()),

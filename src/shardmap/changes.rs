@@ -112,6 +112,13 @@ impl Planned {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SchemaChangeId(pub i64);
 
+/// Which version of the schema a change has made, and the last one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedSchemaChange {
+    pub before: i64,
+    pub after: i64,
+}
+
 /// The changes of the shards' schema that are not finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenSchemaChanges {
@@ -377,9 +384,11 @@ impl Store {
     }
 
     /// After the last shard, whether the change was made or not, and whether or not somebody else has closed it.
-    pub async fn finish_schema_change(&self, actor: &str, change: SchemaChangeId) -> Result<(), StoreError> {
-        let query = sqlx::query("SELECT shardgate_map.finish_schema_change($1, $2)").bind(actor).bind(change.0);
-        self.change(query).await.map(drop)
+    pub async fn finish_schema_change(&self, actor: &str, change: SchemaChangeId) -> Result<EndedSchemaChange, StoreError> {
+        let query =
+            sqlx::query("SELECT before, after FROM shardgate_map.complete_schema_change($1, $2)").bind(actor).bind(change.0);
+        let row = self.change(query).await?;
+        Ok(EndedSchemaChange { before: read(&row, 0)?, after: read(&row, 1)? })
     }
 
     pub async fn open_schema_changes(&self) -> Result<OpenSchemaChanges, StoreError> {

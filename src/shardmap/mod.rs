@@ -51,7 +51,8 @@ mod store;
 mod watch;
 
 pub use changes::{
-    AddedShard, AlteredShard, GroupOfTables, NewShard, NewShardedTable, OpenSchemaChanges, Placement, Planned, SchemaChangeId,
+    AddedShard, AlteredShard, EndedSchemaChange, GroupOfTables, NewShard, NewShardedTable, OpenSchemaChanges, Placement, Planned,
+    SchemaChangeId,
 };
 pub use claims::{ClaimCount, CountedClaim};
 pub use cuts::{Isolation, bounds_around, equal_pieces, refuse_impossible_key};

@@ -147,6 +147,12 @@ impl Counters {
         self.metrics.counter(names::STATEMENT_ERRORS, &[(LABEL_CLASS, class(sqlstate))]).increment(1);
     }
 
+    /// The home shard's schema was read.
+    pub fn schema_reading(&self, is_full: bool) {
+        let kind = if is_full { "full" } else { "changes" };
+        self.metrics.counter(names::SCHEMA_READINGS, &[(LABEL_KIND, kind)]).increment(1);
+    }
+
     /// For whoever reads statements.
     pub fn reading_disagreements(&self) -> Counter {
         self.metrics.counter(names::READING_DISAGREEMENTS, &[])
@@ -267,6 +273,7 @@ mod tests {
         counters.error(b"\0");
         counters.rollback();
         counters.reading_disagreements().increment(4);
+        counters.schema_reading(false);
         counters.connection(ConnectionOutcome::Limit);
         counters.cancel(CancelOutcome::Late);
         PoolCounters::new(&metrics, "one").failed();
@@ -279,6 +286,7 @@ mod tests {
             "shardgate_statement_errors_total{class=\"XX\"} 1",
             "shardgate_transactions_total{outcome=\"rollback\"} 1",
             "shardgate_reading_disagreements_total 4",
+            "shardgate_schema_readings_total{kind=\"changes\"} 1",
             "shardgate_client_connections_total{outcome=\"limit\"} 1",
             "shardgate_cancel_requests_total{outcome=\"late\"} 1",
             "shardgate_shard_connects_total{shard=\"one\",outcome=\"failed\"} 1",

@@ -41,6 +41,7 @@ pub const SHARD_UP: &str = "shardgate_shard_up";
 pub const MAP_EPOCH: &str = "shardgate_map_epoch";
 pub const MAP_LOADS: &str = "shardgate_map_loads_total";
 pub const MAP_REACHABLE: &str = "shardgate_map_reachable";
+pub const SCHEMA_READINGS: &str = "shardgate_schema_readings_total";
 pub const LOOKUP_QUERIES: &str = "shardgate_lookup_queries_total";
 pub const LOOKUP_KEYS: &str = "shardgate_lookup_keys_total";
 pub const HOLD_SECONDS: &str = "shardgate_hold_seconds";
@@ -72,7 +73,7 @@ pub const LABEL_KIND: &str = "kind";
 pub const LABEL_VERSION: &str = "version";
 
 /// All of them, described at start so that a scrape explains itself.
-pub const ALL: [Metric; 32] = [
+pub const ALL: [Metric; 33] = [
     gauge(BUILD_INFO, Unit::Count, "Always 1; the label says which version runs."),
     gauge(CLIENTS, Unit::Count, "Client sessions, from login on."),
     gauge(CLIENTS_MAX, Unit::Count, "Client connections allowed, before and after login (listen.max_clients)."),
@@ -97,6 +98,7 @@ pub const ALL: [Metric; 32] = [
     gauge(MAP_EPOCH, Unit::Count, "The epoch of the shard map that this proxy routes by."),
     counter(MAP_LOADS, "Times that the shard map was read, by kind: full, changes."),
     gauge(MAP_REACHABLE, Unit::Count, "1 while the map database can be reached."),
+    counter(SCHEMA_READINGS, "Readings of the home shard's schema by kind: full, or what has changed since the last one."),
     counter(LOOKUP_QUERIES, "Queries to the map database for lookup keys that were not in memory."),
     counter(LOOKUP_KEYS, "Lookup keys that these queries asked for."),
     histogram(HOLD_SECONDS, "Waits of statements for a partition that is held by a move's cut-over."),

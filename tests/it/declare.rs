@@ -16,6 +16,7 @@ mod keys;
 mod obstacles;
 mod races;
 mod reading;
+mod reading_changes;
 mod reading_locked;
 mod reference_tables;
 mod shards;

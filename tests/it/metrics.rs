@@ -227,3 +227,32 @@ async fn the_map_s_loads_and_lookups_are_counted() {
     assert!(value(&proxy, "shardgate_map_loads_total{kind=\"changes\"}") >= 1.0);
     assert_eq!(value(&proxy, "shardgate_map_reachable"), 1.0);
 }
+
+/// What others do in between, such as the slow look at the home shard, may add a reading by changes.
+#[tokio::test]
+async fn a_schema_change_reads_once_what_has_changed() {
+    let (_cluster, proxy) = proxy().await;
+    let client = proxy.connect().await;
+    client.batch_execute("CREATE TABLE first (id int PRIMARY KEY)").await.expect("create");
+    let kinds = ["shardgate_schema_readings_total{kind=\"full\"}", "shardgate_schema_readings_total{kind=\"changes\"}"];
+    let (before, begun) = (kinds.map(|kind| value(&proxy, kind)), Instant::now());
+    let changes = [
+        "CREATE TABLE made (id int PRIMARY KEY, n int)",
+        "CREATE INDEX ON made (n)",
+        "ALTER TABLE made ADD COLUMN x text DEFAULT 'a' NOT NULL",
+        "CREATE VIEW seen AS SELECT id, n FROM made",
+        "ALTER TABLE made RENAME COLUMN n TO number",
+        "CREATE FUNCTION three() RETURNS int LANGUAGE sql AS 'SELECT 3'",
+        "DROP VIEW seen",
+        "DROP TABLE made",
+    ];
+    for change in changes {
+        client.batch_execute(change).await.expect(change);
+    }
+    let [full, by_changes] = [0, 1].map(|kind| value(&proxy, kinds[kind]) - before[kind]);
+    // The reader's connection is renewed once a minute, and looks by itself every ten seconds.
+    let seconds = begun.elapsed().as_secs_f64();
+    assert!(full <= 1.0 + seconds / 60.0, "{full} in {seconds} s");
+    assert!(full + by_changes >= changes.len() as f64, "{by_changes}");
+    assert!(by_changes <= changes.len() as f64 + 1.0 + seconds / 5.0, "{by_changes} in {seconds} s");
+}

@@ -58,7 +58,7 @@ SELECT con.oid::int8 AS oid, con.conrelid::int8 AS relation, con.conname::text A
 FROM pg_constraint con
 JOIN pg_class c ON c.oid = con.conrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE con.contype IN ('c', 'f', 'p', 'u', 'x') AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+WHERE con.contype IN ('c', 'f', 'p', 'u', 'x') AND {relation con.conrelid} AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
   AND (con.contype <> 'f' OR NOT EXISTS (SELECT FROM pg_constraint p WHERE p.oid = con.conparentid AND p.conrelid = con.conrelid))
 ORDER BY con.conrelid, con.conname";
 
@@ -123,7 +123,7 @@ FROM pg_trigger t
 JOIN pg_class c ON c.oid = t.tgrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_proc p ON p.oid = t.tgfoid
-WHERE NOT t.tgisinternal AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+WHERE NOT t.tgisinternal AND {relation t.tgrelid} AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
   AND p.pronamespace NOT IN (SELECT s.oid FROM pg_namespace s WHERE s.nspname = 'shardgate')
 ORDER BY t.tgrelid, t.tgname";
 
@@ -191,7 +191,7 @@ SELECT p.oid::int8 AS oid, p.polrelid::int8 AS relation, p.polname::text AS name
 FROM pg_policy p
 JOIN pg_class c ON c.oid = p.polrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+WHERE {relation p.polrelid} AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
 ORDER BY p.polrelid, p.polname";
 
 fn add_policies(rows: Vec<PolicyRow>, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
@@ -222,7 +222,7 @@ struct RuleRow {
 const RULES: &str = "
 SELECT r.ev_class::int8 AS relation, r.rulename::text AS name, r.oid::int8 AS rule, r.ev_enabled::text AS enabled
 FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE r.rulename <> '_RETURN' AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+WHERE r.rulename <> '_RETURN' AND {relation r.ev_class} AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
 ORDER BY r.ev_class, r.rulename";
 
 fn add_rules(rows: Vec<RuleRow>, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
@@ -246,21 +246,21 @@ const DEPENDENCIES: &str = "
 SELECT owner.relation::int8 AS relation, owner.kind, owner.name, used.class = 'pg_proc'::regclass AS is_function, used.oid::int8 AS target
 FROM (
     SELECT 'pg_rewrite'::regclass::oid AS class, oid, ev_class AS relation, rulename::text AS name,
-           CASE rulename WHEN '_RETURN' THEN 'view' ELSE 'rule' END AS kind FROM pg_rewrite
-    UNION ALL SELECT 'pg_policy'::regclass, oid, polrelid, polname::text, 'policy' FROM pg_policy
+           CASE rulename WHEN '_RETURN' THEN 'view' ELSE 'rule' END AS kind FROM pg_rewrite WHERE {relation ev_class}
+    UNION ALL SELECT 'pg_policy'::regclass, oid, polrelid, polname::text, 'policy' FROM pg_policy WHERE {relation polrelid}
     UNION ALL SELECT 'pg_attrdef'::regclass, ad.oid, ad.adrelid, a.attname::text, 'default'
-              FROM pg_attrdef ad JOIN pg_attribute a ON a.attrelid = ad.adrelid AND a.attnum = ad.adnum
+              FROM pg_attrdef ad JOIN pg_attribute a ON a.attrelid = ad.adrelid AND a.attnum = ad.adnum WHERE {relation ad.adrelid}
     UNION ALL SELECT 'pg_type'::regclass, a.atttypid, a.attrelid, a.attname::text, 'default'
               FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-              WHERE t.typtype = 'd' AND t.typdefaultbin IS NOT NULL AND a.attnum > 0
-    UNION ALL SELECT 'pg_constraint'::regclass, oid, conrelid, conname::text, 'check' FROM pg_constraint WHERE contype = 'c' AND conrelid <> 0
+              WHERE t.typtype = 'd' AND t.typdefaultbin IS NOT NULL AND a.attnum > 0 AND {relation a.attrelid}
+    UNION ALL SELECT 'pg_constraint'::regclass, oid, conrelid, conname::text, 'check' FROM pg_constraint WHERE contype = 'c' AND conrelid <> 0 AND {relation conrelid}
     UNION ALL SELECT 'pg_constraint'::regclass, con.oid, a.attrelid, a.attname::text, 'check'
-              FROM pg_constraint con JOIN pg_attribute a ON a.atttypid = con.contypid AND a.attnum > 0 WHERE con.contypid <> 0
+              FROM pg_constraint con JOIN pg_attribute a ON a.atttypid = con.contypid AND a.attnum > 0 WHERE con.contypid <> 0 AND {relation a.attrelid}
     UNION ALL SELECT 'pg_class'::regclass, i.indexrelid, i.indrelid, ic.relname::text, 'index'
               FROM pg_index i JOIN pg_class ic ON ic.oid = i.indexrelid
-              WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL
-                 OR EXISTS (SELECT FROM pg_depend od WHERE od.classid = 'pg_class'::regclass AND od.objid = i.indexrelid AND od.refclassid = 'pg_opclass'::regclass)
-    UNION ALL SELECT 'pg_trigger'::regclass, oid, tgrelid, tgname::text, 'trigger' FROM pg_trigger WHERE NOT tgisinternal AND tgqual IS NOT NULL
+              WHERE {relation i.indrelid} AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL
+                 OR EXISTS (SELECT FROM pg_depend od WHERE od.classid = 'pg_class'::regclass AND od.objid = i.indexrelid AND od.refclassid = 'pg_opclass'::regclass))
+    UNION ALL SELECT 'pg_trigger'::regclass, oid, tgrelid, tgname::text, 'trigger' FROM pg_trigger WHERE NOT tgisinternal AND tgqual IS NOT NULL AND {relation tgrelid}
 ) owner
 JOIN pg_depend d ON d.classid = owner.class AND d.objid = owner.oid
 JOIN pg_class c ON c.oid = owner.relation
@@ -300,15 +300,15 @@ fn add_dependencies(rows: Vec<DependencyRow>, catalog: &mut Catalog) -> Result<(
             "trigger" => DependentKind::TriggerWhen,
             _ => return Err(CatalogError::Unexpected { what: "dependent", value: kind }),
         };
-        let target = oid(target)?;
+        let (relation, target) = (oid(relation)?, oid(target)?);
+        // Indexes and composite types have columns, too.
+        let Some(owner) = catalog.relations.get(&relation) else { continue };
         let on = if is_function { DependencyTarget::Function(target) } else { DependencyTarget::Relation(target) };
         // A trigger's function is in Relation::triggers, with or without a condition.
         let is_own_function = of == DependentKind::TriggerWhen
-            && catalog.relations.get(&oid(relation)?).is_some_and(|relation| {
-                relation.triggers.iter().any(|trigger| trigger.name == name && on == DependencyTarget::Function(trigger.function))
-            });
+            && owner.triggers.iter().any(|trigger| trigger.name == name && on == DependencyTarget::Function(trigger.function));
         if !is_own_function {
-            catalog.relation_dependencies.entry(oid(relation)?).or_default().push(Dependency { of, name, on });
+            catalog.relation_dependencies.or_default(relation).push(Dependency { of, name, on });
         }
     }
     Ok(())

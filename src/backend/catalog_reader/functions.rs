@@ -1,6 +1,6 @@
 //! Functions, operators and types.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Deserialize;
 
@@ -18,13 +18,29 @@ pub(super) const QUERIES: [(&str, &str); 6] = [
     ("conversions", CONVERSIONS),
 ];
 
-pub(super) fn add(rows: &mut Rows, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
-    add_functions(rows.take("functions")?, catalog, printed)?;
+/// What the catalogue does not say of functions.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FunctionNotes {
+    /// How the definitions name it.
+    pub signatures: HashMap<Oid, ObjectName>,
+    /// What it calls, as pg_depend says; without conversions of its arguments.
+    pub calls: HashMap<Oid, Vec<Oid>>,
+}
+
+pub(super) fn add(
+    rows: &mut Rows,
+    catalog: &mut Catalog,
+    printed: &Printed,
+    notes: &mut FunctionNotes,
+) -> Result<(), CatalogError> {
+    add_functions(rows.take("functions")?, catalog, printed, notes)?;
+    catalog.function_names.values_mut().for_each(|oids| oids.sort_unstable());
     add_operators(rows.take("operators")?, catalog)?;
     add_types(rows.take("types")?, catalog)?;
     let wholes = wholes(rows.take("type_parts")?)?;
     add_type_functions(rows.take("type_functions")?, catalog, &wholes)?;
     add_conversions(rows.take("conversions")?, catalog, &wholes)?;
+    catalog.function_dependencies.clone_from(&notes.calls);
     add_functions_of_arguments(catalog);
     Ok(())
 }
@@ -77,10 +93,15 @@ JOIN pg_namespace n ON n.oid = p.pronamespace
 JOIN pg_language l ON l.oid = p.prolang
 CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
                     AS is_member) e
-WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+WHERE {function p.oid} AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
 ORDER BY p.oid";
 
-fn add_functions(rows: Vec<FunctionRow>, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
+fn add_functions(
+    rows: Vec<FunctionRow>,
+    catalog: &mut Catalog,
+    printed: &Printed,
+    notes: &mut FunctionNotes,
+) -> Result<(), CatalogError> {
     for row in rows {
         let (definition, body) = match row.body {
             Some(body) => (row.definition, body),
@@ -88,12 +109,14 @@ fn add_functions(rows: Vec<FunctionRow>, catalog: &mut Catalog, printed: &Printe
         };
         let oid = oid(row.oid)?;
         if let Some(definition) = definition.filter(|_| !row.is_extension_member) {
-            catalog.definitions.insert(ObjectName::new("function", row.signature), definition);
+            let object = ObjectName::new("function", row.signature);
+            notes.signatures.insert(oid, object.clone());
+            catalog.definitions.insert(object, definition);
         }
         catalog.function_names.entry(row.name.clone()).or_default().push(oid);
         let functions = oids(&row.functions)?;
         if !functions.is_empty() {
-            catalog.function_dependencies.insert(oid, functions);
+            notes.calls.insert(oid, functions);
         }
         catalog.functions.insert(
             oid,
@@ -224,7 +247,7 @@ SELECT t.oid::int8 AS oid, n.nspname::text AS schema, t.typname::text AS name, t
                 (SELECT 'of ' || format_type(r.rngsubtype, NULL) FROM pg_range r WHERE r.rngtypid = t.oid))
        END AS definition
 FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
-WHERE n.nspname !~ '^pg_(toast|temp)' AND n.nspname <> 'shardgate' AND t.typisdefined
+WHERE {type t.oid} AND n.nspname !~ '^pg_(toast|temp)' AND n.nspname <> 'shardgate' AND t.typisdefined
   AND (t.typrelid = 0 OR EXISTS (SELECT FROM pg_class c WHERE c.oid = t.typrelid AND c.relkind = 'c'))
   AND NOT EXISTS (SELECT FROM pg_type el JOIN pg_class c ON c.oid = el.typrelid
                   WHERE el.oid = t.typelem AND t.typcategory = 'A' AND c.relkind <> 'c')"#;
@@ -245,12 +268,13 @@ fn add_types(rows: Vec<TypeRow>, catalog: &mut Catalog) -> Result<(), CatalogErr
 const TYPE_FUNCTIONS: &str = "
 SELECT t.oid::int8 AS of, t.typname::text AS name, ca.castfunc::oid::int8 AS function
 FROM pg_cast ca JOIN pg_type t ON t.oid = ca.casttarget JOIN pg_proc p ON p.oid = ca.castfunc
-WHERE NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_cast'::regclass AND d.objid = ca.oid AND d.deptype = 'e')
+WHERE {converts} AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_cast'::regclass AND d.objid = ca.oid AND d.deptype = 'e')
   AND p.pronamespace <> 'pg_catalog'::regnamespace
 UNION
 SELECT t.oid::int8, t.typname::text, d.refobjid::int8
 FROM pg_constraint con JOIN pg_type t ON t.oid = con.contypid
 JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = con.oid AND d.refclassid = 'pg_proc'::regclass
+WHERE {converts}
 ORDER BY 1, 3";
 
 #[derive(Deserialize)]
@@ -284,7 +308,7 @@ FROM (SELECT typbasetype AS part, oid AS whole FROM pg_type WHERE typtype = 'd'
       UNION ALL SELECT a.atttypid, c.reltype FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
                 WHERE a.attnum > 0 AND NOT a.attisdropped AND c.reltype <> 0) p
 JOIN pg_type t ON t.oid = p.whole JOIN pg_type part ON part.oid = p.part
-WHERE part.typnamespace <> 'pg_catalog'::regnamespace AND t.typnamespace <> 'information_schema'::regnamespace
+WHERE {converts} AND part.typnamespace <> 'pg_catalog'::regnamespace AND t.typnamespace <> 'information_schema'::regnamespace
 ORDER BY 1, 2";
 
 #[derive(Deserialize)]
@@ -338,7 +362,7 @@ FROM (SELECT castfunc::oid AS function, castcontext = 'i' AS is_implicit, castso
       UNION ALL SELECT o.oprcode::oid, true, ao.amoplefttype, ao.amoprighttype FROM pg_amop ao JOIN pg_operator o ON o.oid = ao.amopopr) c
 JOIN pg_proc p ON p.oid = c.function
 LEFT JOIN pg_type t ON t.oid IN (c.one, c.other) AND t.typnamespace <> 'pg_catalog'::regnamespace
-WHERE p.pronamespace <> 'pg_catalog'::regnamespace
+WHERE {converts} AND p.pronamespace <> 'pg_catalog'::regnamespace
   AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
 GROUP BY c.function, c.is_implicit, c.one, c.other
 ORDER BY 1, 2, 3";

@@ -13,18 +13,19 @@
 //! that it hangs on has changed around it, as these rows' xmin tell, so that one that changed and changed back is seen as well.
 //! What is new, or has changed, while somebody holds its table cannot be printed: it is waited for, or left out.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::CatalogError;
+use super::changes::{Unit, UnitKind};
 use super::rows::{CatalogSource, run};
 use crate::catalog::{Catalog, Oid};
 
 /// Texts of one server's schema, from one reading to the next.
 #[derive(Clone, Debug, Default)]
-pub struct Printed {
+pub(super) struct Printed {
     kept: HashMap<Id, Kept>,
     /// Since the last snapshot, and by which state of it.
     fresh: HashMap<Id, (Wanted, Option<String>)>,
@@ -32,6 +33,8 @@ pub struct Printed {
 
 #[derive(Clone, Debug)]
 struct Kept {
+    /// As in [`Wanted`].
+    relation: i64,
     key: String,
     text: Option<String>,
 }
@@ -90,6 +93,10 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
+    pub(super) fn unit(&self) -> Result<Unit, CatalogError> {
+        unit(self.id, self.relation)
+    }
+
     /// The relation or function whose statements are planned by this text; `None`: it is there to be compared.
     pub(super) fn planned_by<'c>(&self, catalog: &'c Catalog) -> Option<&'c str> {
         let relation = || catalog.relations.get(&Oid::try_from(self.relation).ok()?).map(|relation| relation.name.as_str());
@@ -102,21 +109,32 @@ impl Wanted {
     }
 }
 
+/// What the text is read with.
+fn unit((_, oid): Id, relation: i64) -> Result<Unit, CatalogError> {
+    Ok(match relation {
+        0 => (UnitKind::Function, super::oid(oid)?),
+        relation => (UnitKind::Relation, super::oid(relation)?),
+    })
+}
+
 impl Printed {
     /// By oid; `None`: there is no such expression, or it is held.
     pub(super) fn text(&self, kind: Kind, oid: i64) -> Option<String> {
         self.kept.get(&(kind, oid)).and_then(|kept| kept.text.clone())
     }
 
-    /// `rows`: of a snapshot. Returns what has to be printed first; nothing: every text of the snapshot is known.
-    pub(super) fn missing(&mut self, rows: Vec<WantedRow>) -> Result<Vec<Wanted>, CatalogError> {
+    /// `rows`: of a snapshot; of these units alone, if any are named. Returns what has to be printed first; nothing: every text of
+    /// the snapshot is known.
+    pub(super) fn missing(&mut self, rows: Vec<WantedRow>, of: Option<&BTreeSet<Unit>>) -> Result<Vec<Wanted>, CatalogError> {
         let wanted: Vec<Wanted> = rows.into_iter().map(wanted).collect::<Result<_, _>>()?;
-        let (mut known, mut fresh) = (std::mem::take(&mut self.kept), std::mem::take(&mut self.fresh));
+        let is_asked = |id: Id, kept: &Kept| of.is_none_or(|units| unit(id, kept.relation).is_ok_and(|unit| units.contains(&unit)));
+        let mut known: HashMap<Id, Kept> = self.kept.extract_if(|id, kept| is_asked(*id, kept)).collect();
+        let mut fresh = std::mem::take(&mut self.fresh);
         let mut missing = Vec::new();
         for wanted in wanted {
             let kept = known.remove(&wanted.id).filter(|kept| kept.key == wanted.key);
             let printed = fresh.remove(&wanted.id).filter(|(by, _)| *by == wanted);
-            match kept.or_else(|| printed.map(|(by, text)| Kept { key: by.key, text })) {
+            match kept.or_else(|| printed.map(|(by, text)| Kept { relation: by.relation, key: by.key, text })) {
                 Some(kept) => {
                     self.kept.insert(wanted.id, kept);
                 }
@@ -226,7 +244,7 @@ FROM (VALUES {places}) o(kind, oid, place) ORDER BY o.place";
 pub(super) const WANTED: &str = "
 WITH RECURSIVE owner (oid) AS MATERIALIZED (
     SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND {relation c.oid} AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
 ), indexed (class, oid, relation, own, stamp, is_plain) AS MATERIALIZED (
     SELECT 'pg_class'::regclass::oid, i.indexrelid, i.indrelid,
            ROW(i, ic.relname, ic.relam, ic.reloptions,
@@ -255,7 +273,7 @@ WITH RECURSIVE owner (oid) AS MATERIALIZED (
     FROM pg_trigger t JOIN owner ON owner.oid = t.tgrelid WHERE t.tgqual IS NOT NULL AND NOT t.tgisinternal
     UNION ALL SELECT k.kind, p.oid, 'pg_proc'::regclass, p.oid, 0, p::text, p.xmin::text
     FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace CROSS JOIN (VALUES ('body'), ('function')) k(kind)
-    WHERE p.prosqlbody IS NOT NULL AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+    WHERE p.prosqlbody IS NOT NULL AND {function p.oid} AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
     UNION ALL SELECT 'partition key', p.partrelid, 'pg_class'::regclass, p.partrelid, p.partrelid, p::text, p.xmin::text
     FROM pg_partitioned_table p JOIN owner ON owner.oid = p.partrelid WHERE p.partexprs IS NOT NULL
 ), edge (kind, oid, class, target, part) AS MATERIALIZED (

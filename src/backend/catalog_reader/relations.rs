@@ -1,5 +1,7 @@
 //! Tables, views, sequences: their columns, indexes and parentage.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 
 use super::printed::{Kind, Printed};
@@ -10,11 +12,17 @@ use crate::catalog::{COLUMN_ORDER, Catalog, Column, ObjectName, Oid, Relation, R
 pub(super) const QUERIES: [(&str, &str); 4] =
     [("relations", RELATIONS), ("columns", COLUMNS), ("indexes", INDEXES), ("parents", PARENTS)];
 
-pub(super) fn add(rows: &mut Rows, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
+/// `is_read`: the relation is among those whose rows these are.
+pub(super) fn add(
+    rows: &mut Rows,
+    catalog: &mut Catalog,
+    printed: &Printed,
+    is_read: impl Fn(Oid) -> bool,
+) -> Result<(), CatalogError> {
     add_relations(rows.take("relations")?, catalog, printed)?;
     add_columns(rows.take("columns")?, catalog, printed)?;
     add_indexes(rows.take("indexes")?, catalog, printed)?;
-    add_parents(rows.take("parents")?, catalog)
+    add_parents(rows.take("parents")?, catalog, is_read)
 }
 
 /// `table public.books`: how the definitions of a relation's parts name their whole; `None` for members of extensions.
@@ -65,7 +73,7 @@ SELECT c.oid::int8 AS oid, n.nspname::text AS schema, c.relname::text AS name, c
        EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
            AS is_extension_member
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND {relation c.oid}
   AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')";
 
 fn add_relations(rows: Vec<RelationRow>, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
@@ -156,11 +164,12 @@ JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 LEFT JOIN pg_collation co ON co.oid = a.attcollation
 LEFT JOIN pg_namespace cn ON cn.oid = co.collnamespace
-WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND {relation a.attrelid}
   AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
 ORDER BY a.attrelid, a.attnum"#;
 
 fn add_columns(rows: Vec<ColumnRow>, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
+    let mut with_columns = BTreeSet::new();
     for mut row in rows {
         if let Some(generated_by) = row.generated_by {
             row.default = printed.text(Kind::Generated, generated_by);
@@ -170,14 +179,14 @@ fn add_columns(rows: Vec<ColumnRow>, catalog: &mut Catalog, printed: &Printed) -
             catalog.definitions.insert(ObjectName::part_of(whole, "column", row.name.as_str()), row.definition());
         }
         let column = row.column(catalog.is_collation_c)?;
+        with_columns.insert(relation);
         if let Some(relation) = catalog.relations.get_mut(&relation) {
             relation.columns.push(column);
         }
     }
-    let orders: Vec<(String, String)> = catalog
-        .relations
-        .values()
-        .filter(|relation| !relation.columns.is_empty())
+    let orders: Vec<(String, String)> = with_columns
+        .iter()
+        .filter_map(|oid| catalog.relations.get(oid))
         .filter_map(|relation| {
             let names: Vec<&str> = relation.columns.iter().map(|column| column.name.as_str()).collect();
             Some((whole(catalog, relation.oid)?, names.join(", ")))
@@ -292,7 +301,7 @@ JOIN pg_am am ON am.oid = ic.relam
 JOIN pg_class c ON c.oid = i.indrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_constraint con ON con.conindid = i.indexrelid AND con.contype IN ('p', 'u', 'x')
-WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate') AND c.relkind IN ('r', 'p', 'm')
+WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate') AND c.relkind IN ('r', 'p', 'm') AND {relation i.indrelid}
 ORDER BY i.indrelid, ic.relname";
 
 fn add_indexes(rows: Vec<IndexRow>, catalog: &mut Catalog, printed: &Printed) -> Result<(), CatalogError> {
@@ -327,23 +336,26 @@ struct ParentRow {
     parent: i64,
 }
 
-const PARENTS: &str =
-    "SELECT inhrelid::int8 AS child, inhparent::int8 AS parent FROM pg_inherits ORDER BY inhparent, inhrelid, inhseqno";
+const PARENTS: &str = "
+SELECT inhrelid::int8 AS child, inhparent::int8 AS parent FROM pg_inherits
+WHERE {relation inhrelid} OR {relation inhparent} ORDER BY inhparent, inhrelid, inhseqno";
 
-fn add_parents(rows: Vec<ParentRow>, catalog: &mut Catalog) -> Result<(), CatalogError> {
+fn add_parents(rows: Vec<ParentRow>, catalog: &mut Catalog, is_read: impl Fn(Oid) -> bool) -> Result<(), CatalogError> {
     for row in rows {
         let (child, parent) = (oid(row.child)?, oid(row.parent)?);
         // Indexes of partitioned tables are in pg_inherits too.
         let Some(name) = catalog.relations.get(&parent).map(|parent| format!("{}.{}", parent.schema, parent.name)) else {
             continue;
         };
-        if let Some(whole) = whole(catalog, child) {
-            catalog.definitions.insert(ObjectName::part_of(whole, "parent", name), "");
+        if is_read(child) {
+            if let Some(whole) = whole(catalog, child) {
+                catalog.definitions.insert(ObjectName::part_of(whole, "parent", name), "");
+            }
+            if let Some(child) = catalog.relations.get_mut(&child) {
+                child.parents.push(parent);
+            }
         }
-        if let Some(child) = catalog.relations.get_mut(&child) {
-            child.parents.push(parent);
-        }
-        if let Some(parent) = catalog.relations.get_mut(&parent) {
+        if let (true, Some(parent)) = (is_read(parent), catalog.relations.get_mut(&parent)) {
             parent.children.push(child);
         }
     }

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use sqlx::{AssertSqlSafe, Executor, PgConnection, Row, ValueRef};
 
-use super::CatalogError;
+use super::changes::{self, Since};
+use super::{CatalogError, schema_queries};
 use crate::backend::{Connection, ConnectionError, Own};
 
 /// A connection over which a schema is read.
@@ -18,6 +19,8 @@ pub trait CatalogSource: Send {
     /// Begins what `END` undoes: the settings of the reader.
     const BEGIN: &'static str;
     const END: &'static str;
+    /// What it reads is what others read.
+    const SEES_COMMITTED: bool;
 
     /// Runs several statements as one message. Gives the first column of their rows, as text.
     fn run(&mut self, text: String) -> impl Future<Output = Result<Vec<Bytes>, SourceError>> + Send;
@@ -31,10 +34,17 @@ pub struct SourceError {
     pub cause: Box<dyn Error + Send + Sync>,
 }
 
+impl SourceError {
+    pub(super) fn of(self, part: &'static str) -> CatalogError {
+        CatalogError::Query { part, sqlstate: self.sqlstate, source: self.cause }
+    }
+}
+
 /// Of the reader's own. Outside of a transaction.
 impl CatalogSource for PgConnection {
     const BEGIN: &'static str = "BEGIN READ ONLY";
     const END: &'static str = "ROLLBACK";
+    const SEES_COMMITTED: bool = true;
 
     async fn run(&mut self, text: String) -> Result<Vec<Bytes>, SourceError> {
         let failed = |error: sqlx::Error| SourceError {
@@ -59,6 +69,7 @@ pub struct InTransaction<'c>(pub &'c mut Connection);
 impl CatalogSource for InTransaction<'_> {
     const BEGIN: &'static str = "SAVEPOINT shardgate_catalog";
     const END: &'static str = "ROLLBACK TO SAVEPOINT shardgate_catalog; RELEASE SAVEPOINT shardgate_catalog";
+    const SEES_COMMITTED: bool = false;
 
     async fn run(&mut self, text: String) -> Result<Vec<Bytes>, SourceError> {
         let rows = self.0.simple(&Own::Catalog.text(&text)).await.map_err(|error| SourceError {
@@ -85,7 +96,7 @@ pub(super) async fn run<S: CatalogSource>(
     settings: &str,
     query: &str,
 ) -> Result<Vec<Bytes>, CatalogError> {
-    let failed = |SourceError { sqlstate, cause }| CatalogError::Query { part, sqlstate, source: cause };
+    let failed = |error: SourceError| error.of(part);
     let run = source.run(format!("{}; {SETTINGS}; {settings}; {query}; {}", S::BEGIN, S::END)).await;
     match run {
         Err(SourceError { sqlstate: Some(sqlstate), cause }) => {
@@ -96,19 +107,52 @@ pub(super) async fn run<S: CatalogSource>(
     }
 }
 
+/// What does not belong to a unit: when it has changed, all is read.
+const WITHOUT_UNITS: [&str; 4] = ["database", "schemas", "others", "operators"];
+
 /// Rows of several queries, by their names.
 pub(super) struct Rows(HashMap<String, Vec<Bytes>>);
 
 impl Rows {
+    /// Everything. `base`: with what the next reading compares with; its bound.
+    pub async fn read_whole<S: CatalogSource>(source: &mut S, base: Option<i64>) -> Result<Self, CatalogError> {
+        let mut queries: Vec<(&str, String)> =
+            schema_queries().map(|(name, query)| (name, changes::of_units(query, None))).collect();
+        if let Some(bound) = base {
+            queries.extend([
+                ("state", changes::state(None)),
+                ("marks", changes::marks(None, bound)),
+                ("objects", changes::object_lists(None)),
+            ]);
+        }
+        let ctes = if base.is_some() { changes::whole() } else { String::new() };
+        Self::read(source, &joined(&ctes, queries)).await
+    }
+
+    /// What has changed.
+    pub async fn read_changes<S: CatalogSource>(source: &mut S, since: &Since) -> Result<Self, CatalogError> {
+        let query = if S::SEES_COMMITTED { since.execute() } else { Self::changes_query(since) };
+        Self::read(source, &query).await
+    }
+
+    pub fn changes_query(since: &Since) -> String {
+        let of_units = schema_queries().filter(|(name, _)| !WITHOUT_UNITS.contains(name));
+        let mut queries: Vec<(&str, String)> =
+            of_units.map(|(name, query)| (name, changes::of_units(query, Some(since)))).collect();
+        queries.extend([
+            ("state", changes::state(Some(since))),
+            ("marks", changes::marks(Some(since), 0)),
+            ("objects", changes::object_lists(Some(since))),
+            ("counts", changes::COUNTS.to_owned()),
+            ("units", changes::UNIT_LIST.to_owned()),
+        ]);
+        joined(&changes::since(since), queries)
+    }
+
     /// All from one snapshot.
-    pub async fn read<S: CatalogSource>(
-        source: &mut S,
-        queries: impl Iterator<Item = (&'static str, &'static str)>,
-    ) -> Result<Self, CatalogError> {
-        let branch = |(name, query)| format!("SELECT '{name} ' || row_to_json(q)::text FROM ({query}\n) q");
-        let query = queries.map(branch).collect::<Vec<_>>().join("\nUNION ALL ");
+    async fn read<S: CatalogSource>(source: &mut S, query: &str) -> Result<Self, CatalogError> {
         let mut rows: HashMap<String, Vec<Bytes>> = HashMap::new();
-        for row in run(source, "schema", "", &query).await? {
+        for row in run(source, "schema", "SET LOCAL plan_cache_mode = force_generic_plan", query).await? {
             let end = row.iter().position(|byte| *byte == b' ').ok_or_else(|| unexpected("row", &row))?;
             let name = String::from_utf8_lossy(row.get(..end).unwrap_or_default()).into_owned();
             rows.entry(name).or_default().push(row.slice(end + 1..));
@@ -116,10 +160,19 @@ impl Rows {
         Ok(Self(rows))
     }
 
+    pub fn one<T: DeserializeOwned>(&mut self, name: &'static str) -> Result<T, CatalogError> {
+        self.take(name)?.pop().ok_or_else(|| unexpected(name, b""))
+    }
+
     pub fn take<T: DeserializeOwned>(&mut self, name: &'static str) -> Result<Vec<T>, CatalogError> {
         let rows = self.0.remove(name).unwrap_or_default();
         rows.iter().map(|row| serde_json::from_slice(row).map_err(|_| unexpected(name, row))).collect()
     }
+}
+
+fn joined(ctes: &str, queries: Vec<(&str, String)>) -> String {
+    let branch = |(name, query): (&str, String)| format!("SELECT '{name} ' || row_to_json(q)::text FROM ({query}\n) q");
+    format!("{ctes}\n{}", queries.into_iter().map(branch).collect::<Vec<_>>().join("\nUNION ALL "))
 }
 
 fn unexpected(what: &'static str, row: &[u8]) -> CatalogError {

@@ -92,7 +92,7 @@ impl Catalog {
                     "function" => parts.functions.extend(whole.split('(').next().map(str::to_owned)),
                     "type" | "cast" | "operator" => parts.anywhere.may_do_anything(),
                     _ => {
-                        parts.relations.insert(whole);
+                        parts.relations.insert(whole.to_owned());
                     }
                 }
             }

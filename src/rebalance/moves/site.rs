@@ -11,7 +11,7 @@ use sqlx::postgres::{PgConnection, PgDatabaseError};
 use sqlx::{AssertSqlSafe, Connection, Executor};
 use tokio::time::timeout;
 
-use crate::backend::catalog_reader::{self, Printed, WhenHeld};
+use crate::backend::catalog_reader::{self, Known, WhenHeld};
 use crate::backend::identity;
 use crate::catalog::Catalog;
 use crate::config::ShardUrl;
@@ -152,7 +152,7 @@ impl Site {
 
     /// The shard's schema.
     pub(super) async fn catalog(&mut self) -> Result<Catalog, SiteError> {
-        let read = catalog_reader::read(&mut self.connection, &mut Printed::default(), WhenHeld::Wait(LOCK_TIMEOUT)).await;
+        let read = catalog_reader::read(&mut self.connection, &mut Known::default(), WhenHeld::Wait(LOCK_TIMEOUT)).await;
         read.map_err(|error| SiteError::Busy { shard: self.name.clone(), reason: error.to_string() })
     }
 

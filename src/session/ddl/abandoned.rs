@@ -11,8 +11,8 @@
 
 use std::sync::Arc;
 
-use super::schema;
-use crate::backend::catalog_reader::Printed;
+use super::schema_reader;
+use crate::backend::catalog_reader::Known;
 use crate::catalog::Catalog;
 use crate::error::PgError;
 use crate::session::gateway::Gateway;
@@ -71,7 +71,7 @@ impl Gateway {
             if gone.is_empty() {
                 break;
             }
-            let catalog = schema::read(shard, &mut Printed::default()).await?;
+            let catalog = schema_reader::read(shard, &mut Known::default()).await?;
             gone.retain(|name| !catalog.relation_names.contains_key(name));
         }
         Ok(gone)

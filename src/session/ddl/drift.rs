@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::schema;
-use crate::backend::catalog_reader::Printed;
+use super::schema_reader;
+use crate::backend::catalog_reader::Known;
 use crate::catalog::{Catalog, Definitions, Held};
 use crate::error::PgError;
 use crate::session::gateway::Gateway;
@@ -24,7 +24,7 @@ pub type Drift = HashMap<(String, String), String>;
 pub struct DriftLook {
     suspected: Drift,
     /// Of each shard but the home shard.
-    printed: HashMap<ShardId, Printed>,
+    known: HashMap<ShardId, Known>,
 }
 
 impl Gateway {
@@ -42,10 +42,10 @@ impl Gateway {
         let tables: Vec<Arc<Table>> = before.tables.values().cloned().collect();
         let version = before.schema_version;
         drop(before);
-        look.printed.retain(|id, _| shards.iter().any(|shard| shard.id == *id));
+        look.known.retain(|id, _| shards.iter().any(|shard| shard.id == *id));
         let mut found = Drift::new();
         for shard in shards {
-            match schema::read(&shard, look.printed.entry(shard.id).or_default()).await {
+            match schema_reader::read(&shard, look.known.entry(shard.id).or_default()).await {
                 Ok(catalog) if catalog.held != Held::Nothing => tracing::debug!(shard = shard.name, "a part of its schema is held"),
                 Ok(catalog) => add_differences(&mut found, &tables, &home, &shard.name, &catalog),
                 Err(error) => tracing::debug!(shard = shard.name, %error, "a shard's schema is not known"),

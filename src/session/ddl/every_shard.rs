@@ -265,7 +265,7 @@ impl Session {
         is_visible: bool,
     ) -> Result<(), Failure> {
         self.keep_pipeline();
-        let index = self.join(shard.id).await?;
+        let index = if is_visible { self.join(shard.id).await? } else { self.join_for_change(shard.id).await? };
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
         };

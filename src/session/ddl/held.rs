@@ -51,8 +51,8 @@ impl Session {
 impl Gateway {
     /// Cancel safe.
     async fn look_for_held(&self) -> Result<(), PgError> {
-        if let Ok(printed) = self.refreshing.try_lock() {
-            Box::pin(self.read_catalog(printed)).await?;
+        if let Ok(reader) = self.schema_reader.try_lock() {
+            Box::pin(self.read_catalog(reader)).await?;
         }
         sleep(PAUSE).await;
         Ok(())

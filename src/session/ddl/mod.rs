@@ -10,3 +10,4 @@ pub(super) mod own_catalog;
 pub(super) mod patient;
 pub(super) mod redefined;
 pub(super) mod schema;
+pub(super) mod schema_reader;

@@ -10,12 +10,14 @@
 //! read beside: after a change by somebody else it is read again. A transaction with one snapshot cannot do that, and says so.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::backend::ConnectionError;
-use crate::backend::catalog_reader::{self, CatalogError, InTransaction, Printed, WhenHeld};
+use crate::backend::catalog_reader::{self, CatalogError, InTransaction, Known, WhenHeld};
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
 use crate::session::ddl::schema::same_oids;
+use crate::session::gateway::Gateway;
 use crate::session::protocol::describe::error_frame;
 use crate::session::transaction::Status;
 use crate::session::{Failure, Session};
@@ -32,7 +34,7 @@ pub(in crate::session) struct OwnCatalog {
     /// It has made or changed functions, types or the like, which other connections do not have.
     has_other_code: bool,
     /// For the next reading.
-    printed: Printed,
+    known: Known,
 }
 
 impl Session {
@@ -76,16 +78,13 @@ impl Session {
         let shared = self.gateway.catalog.load_full();
         self.catch_up(index);
         self.sync(index).await?;
-        let known = self.schema_change.as_mut().and_then(|change| change.own.take()).map(|own| own.printed);
-        let mut printed = match known {
-            Some(printed) => printed,
-            None => self.gateway.refreshing.try_lock().map(|printed| printed.clone()).unwrap_or_default(),
-        };
+        let known = self.schema_change.as_mut().and_then(|change| change.own.take()).map(|own| own.known);
+        let mut known = self.gateway.compared_with(known).await;
         let Some(participant) = self.participants.get_mut(index) else {
             return Err(PgError::internal("participant is gone").into());
         };
         let mut source = InTransaction(&mut participant.connection);
-        let read = Box::pin(catalog_reader::read(&mut source, &mut printed, WhenHeld::LeaveOut)).await;
+        let read = Box::pin(catalog_reader::read_changes(&mut source, &mut known, WhenHeld::LeaveOut)).await;
         let mut catalog = match read {
             Ok(catalog) => catalog,
             Err(error) => return Err(self.own_catalog_unread(index, error)),
@@ -97,7 +96,7 @@ impl Session {
         let has_other_code = !shared.definitions.agree_outside_relations(&catalog.definitions);
         if let Some(change) = &mut self.schema_change {
             let catalog = Arc::new(catalog);
-            change.own = Some(OwnCatalog { catalog, shared, version: change.version, has_other_code, printed });
+            change.own = Some(OwnCatalog { catalog, shared, version: change.version, has_other_code, known });
         }
         Ok(())
     }
@@ -126,6 +125,20 @@ impl Session {
             .with_hint("Retry the transaction."))
     }
 }
+
+impl Gateway {
+    /// What has been read last. `own`: in this transaction.
+    async fn compared_with(&self, own: Option<Known>) -> Known {
+        match (tokio::time::timeout(READER_PATIENCE, self.schema_reader.lock()).await, own) {
+            (Ok(reader), Some(own)) => own.compared_with(&reader.known),
+            (Ok(reader), None) => reader.known.clone(),
+            (Err(_), own) => own.unwrap_or_default(),
+        }
+    }
+}
+
+/// Somebody else reads just now. Without what he knows, all is read.
+const READER_PATIENCE: Duration = Duration::from_millis(100);
 
 /// By the definitions of what it names. A change of the schema is not: every shard runs it as it is.
 fn is_planned(statement: &Analysis) -> bool {

@@ -108,7 +108,8 @@ impl Session {
     /// An error says how many shards have a savepoint.
     async fn try_together(&mut self, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), (Failure, usize)> {
         for (place, shard) in shards.iter().enumerate() {
-            let index = self.join(shard.id).await.map_err(|failure| (failure, place))?;
+            let joined = if is_visible { self.join(shard.id).await } else { self.join_for_change(shard.id).await };
+            let index = joined.map_err(|failure| (failure, place))?;
             if let Some(participant) = self.participants.get_mut(index) {
                 BEFORE.iter().for_each(|sql| hidden_statement(participant, &Own::Transaction.text(sql)));
             }

@@ -10,26 +10,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::Connection;
-use sqlx::postgres::PgConnection;
 use tokio::time::{Instant, sleep};
 
-use crate::backend::catalog_reader::{self, Printed, WhenHeld};
-use crate::backend::identity;
-use crate::catalog::{Catalog, Oid, SequenceName};
-use crate::config::ShardUrl;
+use crate::catalog::{ByOid, Catalog, SequenceName};
 use crate::error::{PgError, SqlState};
-use crate::net::connect_options;
 use crate::session::ddl::own_catalog::OwnCatalog;
+use crate::session::ddl::schema_reader::{SchemaReader, unreadable};
 use crate::session::gateway::Gateway;
 use crate::session::sequences::numbered::Numbered;
 use crate::session::{Failure, Session};
-use crate::shardmap::{Epoch, MapSnapshot, ProxyId, SchemaChangeId, Shard};
+use crate::shardmap::{EndedSchemaChange, Epoch, MapSnapshot, ProxyId, SchemaChangeId};
 use crate::sql::{Analyzed, Read};
 
 /// A proxy that does not see a change of the map within this is stuck, or its connection to the map is.
 pub(in crate::session) const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
-/// For the connection, and for the dozen queries, however often they are tried.
+/// For the connection and the queries, however often they are tried.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What was announced, and was there before.
@@ -112,27 +107,31 @@ impl Gateway {
 
     /// Reads the schema anew, unless somebody has done so since the map changed. Cancel safe.
     pub async fn follow_schema(&self) -> Result<(), PgError> {
-        let printed = self.refreshing.lock().await;
+        let reader = self.schema_reader.lock().await;
         if self.has_catalog_for(&self.map.load()) {
             return Ok(());
         }
-        Box::pin(self.read_catalog(printed)).await
+        Box::pin(self.read_catalog(reader)).await
     }
 
     /// Reads the home shard's schema; replaces the catalogue when it differs. One reader at a time. Cancel safe.
     pub async fn refresh_catalog(&self) -> Result<(), PgError> {
-        let printed = self.refreshing.lock().await;
-        Box::pin(self.read_catalog(printed)).await
+        let reader = self.schema_reader.lock().await;
+        Box::pin(self.read_catalog(reader)).await
     }
 
-    pub(in crate::session) async fn read_catalog(&self, mut printed: tokio::sync::MutexGuard<'_, Printed>) -> Result<(), PgError> {
+    pub(in crate::session) async fn read_catalog(
+        &self,
+        mut reader: tokio::sync::MutexGuard<'_, SchemaReader>,
+    ) -> Result<(), PgError> {
         let mark = CatalogMark::of(&self.map.load());
         let Some(home) = self.map.snapshot().shards.iter().find(|shard| shard.is_home).cloned() else { return Ok(()) };
-        let mut catalog = tokio::time::timeout(READ_TIMEOUT, read(&home, &mut printed))
+        let mut catalog = tokio::time::timeout(READ_TIMEOUT, reader.read(&home))
             .await
             .map_err(|_| unreadable(&home).with_detail(format!("There was no answer within {} s.", READ_TIMEOUT.as_secs())))??;
+        self.counters.schema_reading(reader.known.was_full());
         let known = self.catalog.load_full();
-        if catalog.digest == known.digest && catalog.held == known.held && same_oids(&catalog, &known) {
+        if catalog.shows_same_as(&known) {
             self.catalog_mark.store(Arc::new(mark));
             return Ok(());
         }
@@ -146,6 +145,14 @@ impl Gateway {
             tracing::debug!(%error, "shardgate.tables could not be brought up to date");
         }
         Ok(())
+    }
+
+    /// A change of this proxy's has ended, and the catalogue was read after it: nothing else is new, unless another one has ended.
+    fn note_own_end(&self, ended: EndedSchemaChange) {
+        self.catalog_mark.rcu(|mark| {
+            let schema_version = if mark.schema_version == ended.before { ended.after } else { mark.schema_version };
+            Arc::new(CatalogMark { schema_version, ..**mark })
+        });
     }
 
     /// Tables that were dropped on the shards leave the map.
@@ -263,7 +270,8 @@ impl Session {
         }
         self.gateway.refresh_catalog().await?;
         self.gateway.follow_tables(&self.identity.user, &change).await?;
-        self.gateway.map.store().finish_schema_change(&self.identity.user, change.id).await?;
+        let ended = self.gateway.map.store().finish_schema_change(&self.identity.user, change.id).await?;
+        self.gateway.note_own_end(ended);
         let epoch = self.gateway.map.refresh().await?;
         self.gateway.follow_schema().await?;
         if !self.gateway.map.seen_by_all(epoch, FOLLOWED_WITHIN).await? {
@@ -296,35 +304,9 @@ impl Session {
     }
 }
 
-/// Without definitions that others hold. `printed`: what the last reading of this shard has left, if any.
-pub(in crate::session) async fn read(shard: &Shard, printed: &mut Printed) -> Result<Catalog, PgError> {
-    let options = ShardUrl::parse(&shard.url)
-        .and_then(|url| connect_options(&url, "shardgate"))
-        .map_err(|error| unreadable(shard).with_detail(format!("Its URL cannot be used: {error}.")))?;
-    let failed = |error: &dyn std::error::Error| {
-        let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-        unreadable(shard).with_detail(format!("{error}{source}"))
-    };
-    let mut connection = Box::pin(PgConnection::connect_with(&options)).await.map_err(|error| failed(&error))?;
-    if let Some(expected) = &shard.identity {
-        let shown = identity::check(&mut connection, expected).await.map_err(|error| failed(&error))?;
-        shown.map_err(|misdirected| misdirected.into_error(&shard.name))?;
-    }
-    let catalog = catalog_reader::read(&mut connection, printed, WhenHeld::LeaveOut).await.map_err(|error| failed(&error))?;
-    if let Err(error) = connection.close().await {
-        tracing::debug!(%error, "connection for the schema not closed in order");
-    }
-    Ok(catalog)
-}
-
-fn unreadable(shard: &Shard) -> PgError {
-    let kind = if shard.is_home { "the home shard" } else { "shard" };
-    PgError::new(SqlState::CANNOT_CONNECT_NOW, format!("the schema of {kind} \"{}\" cannot be read", shard.name))
-}
-
 /// The digest is of definitions: a table that was made anew alike has another oid.
 pub(super) fn same_oids(one: &Catalog, other: &Catalog) -> bool {
-    fn same<V>(one: &HashMap<Oid, V>, other: &HashMap<Oid, V>) -> bool {
+    fn same<V>(one: &ByOid<V>, other: &ByOid<V>) -> bool {
         one.len() == other.len() && one.keys().all(|oid| other.contains_key(oid))
     }
     same(&one.relations, &other.relations) && same(&one.functions, &other.functions) && same(&one.types, &other.types)

@@ -101,15 +101,45 @@ impl Session {
         for shard in shards {
             let names = self.own_names(shard).await?;
             if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) {
+                participant.lacks_oids = false;
                 participant.connection.oids = Arc::new(ForeignOids::between(version, &names, &at_home));
             }
         }
         Ok(())
     }
 
+    /// Of a shard on which the transaction has changed the schema. Nobody else learns what it has made.
+    pub(in crate::session) async fn learn_oids_late(&mut self, index: usize) -> Result<(), Failure> {
+        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        participant.lacks_oids = false;
+        let shard = self.gateway.shard(participant.shard)?;
+        if shard.is_home || shard.id == MAP_DATABASE {
+            return Ok(());
+        }
+        let home = self.home()?.id;
+        let at_home = if self.index_of(home).is_some() {
+            Arc::new(self.own_names(home).await?)
+        } else {
+            self.learn_home_oids(&shard).await?;
+            match self.gateway.oids.home(self.shared_catalog_version()) {
+                Some(names) => names,
+                None => Arc::new(self.home_names().await?),
+            }
+        };
+        let names = self.own_names(shard.id).await?;
+        // No other transaction takes these for its own.
+        let version = self.gateway.own_version();
+        if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard.id) {
+            participant.connection.oids = Arc::new(ForeignOids::between(version, &names, &at_home));
+        }
+        Ok(())
+    }
+
     async fn own_names(&mut self, shard: ShardId) -> Result<OidNames, Failure> {
         let index = self.index_of(shard).ok_or_else(|| PgError::internal("participant is gone"))?;
-        self.catch_up(index);
+        if self.transaction.is_open() {
+            self.catch_up(index);
+        }
         self.sync(index).await?;
         let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
         let name = participant.connection.pool().address.name.clone();

@@ -208,11 +208,42 @@ impl Session {
         Ok(index)
     }
 
+    /// As [`Session::join`], for a schema change whose answer names no object of the shard's. The shard's oids are asked for when
+    /// another statement comes: most changes are followed by none.
+    pub(in crate::session) async fn join_for_change(&mut self, id: ShardId) -> Result<usize, Failure> {
+        self.check_in_common_snapshot(id)?;
+        if self.index_of(id).is_none() {
+            let shard = self.gateway.shard(id)?;
+            let settings = Arc::clone(self.transaction.settings_before().unwrap_or(&self.settings));
+            let connection = self.checkout(&shard, &settings).await?;
+            let mut participant = Participant::new(id, connection);
+            participant.lacks_oids = true;
+            self.add_participant(participant);
+        }
+        let index = self.index_of(id).ok_or_else(|| PgError::internal("participant is gone"))?;
+        self.refresh_settings(index).await?;
+        self.mark_participant(index);
+        if self.transaction.is_open() {
+            self.catch_up(index);
+        }
+        Ok(index)
+    }
+
+    fn add_participant(&mut self, participant: Participant) {
+        self.participants.push(participant);
+        if self.participants.len() > 1 {
+            self.note_held();
+        }
+    }
+
     /// As [`Session::join`], without taking part in the transaction yet.
     #[inline]
     pub(in crate::session) async fn attach(&mut self, id: ShardId) -> Result<usize, Failure> {
         let index = match self.participants.iter().position(|participant| participant.shard == id) {
             Some(index) => {
+                if self.participants.get(index).is_some_and(|participant| participant.lacks_oids) {
+                    Box::pin(self.learn_oids_late(index)).await?;
+                }
                 self.refresh_settings(index).await?;
                 index
             }
@@ -223,10 +254,7 @@ impl Session {
                 self.learn_home_oids(&shard).await?;
                 let mut connection = self.checkout(&shard, &settings).await?;
                 self.learn_oids(&mut connection, &shard).await?;
-                self.participants.push(Participant::new(id, connection));
-                if self.participants.len() > 1 {
-                    self.note_held();
-                }
+                self.add_participant(Participant::new(id, connection));
                 self.participants.len() - 1
             }
         };

@@ -25,6 +25,8 @@ pub(in crate::session) struct Participant {
     pub pinned_by: Option<&'static str>,
     /// It is kept for something else too.
     pub has_other_pins: bool,
+    /// The shard's oids are not known yet: nothing but schema changes has run there.
+    pub lacks_oids: bool,
 }
 
 impl Participant {
@@ -42,6 +44,7 @@ impl Participant {
             needs_sync: false,
             pinned_by: None,
             has_other_pins: false,
+            lacks_oids: false,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shardgate::backend::catalog_reader::{self, Printed, WhenHeld};
+use shardgate::backend::catalog_reader::{self, Known, WhenHeld};
 use shardgate::catalog::{Access, Catalog, Closure};
 use shardgate::sql::body::SqlBodyReader;
 use sqlx::{Connection, PgConnection};
@@ -32,8 +32,7 @@ const SCHEMA: &str = "
 async fn read(cluster: &Cluster, shard: usize) -> Catalog {
     let mut connection = PgConnection::connect(&cluster.shard_url(shard)).await.expect("connect");
     let before: String = sqlx::query_scalar("SHOW search_path").fetch_one(&mut connection).await.unwrap();
-    let catalog =
-        catalog_reader::read(&mut connection, &mut Printed::default(), WhenHeld::Wait(Duration::ZERO)).await.expect("read");
+    let catalog = catalog_reader::read(&mut connection, &mut Known::default(), WhenHeld::Wait(Duration::ZERO)).await.expect("read");
     let after: String = sqlx::query_scalar("SHOW search_path").fetch_one(&mut connection).await.unwrap();
     assert_eq!(before, after, "settings are left as they were");
     catalog

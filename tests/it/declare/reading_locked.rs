@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shardgate::backend::catalog_reader::{self, CatalogError, Printed, WhenHeld};
+use shardgate::backend::catalog_reader::{self, CatalogError, Known, WhenHeld};
 use shardgate::catalog::{Catalog, Held, ObjectName};
 use sqlx::{Connection, PgConnection};
 use tokio::time::Instant;
@@ -55,12 +55,12 @@ async fn run(cluster: &Cluster, sql: &str) {
 }
 
 /// With what earlier readings have left; nothing that is held is waited for.
-async fn try_read(connection: &mut PgConnection, printed: &mut Printed) -> Result<Catalog, CatalogError> {
+async fn try_read(connection: &mut PgConnection, printed: &mut Known) -> Result<Catalog, CatalogError> {
     catalog_reader::read(connection, printed, WhenHeld::Wait(Duration::ZERO)).await
 }
 
 async fn read_anew(connection: &mut PgConnection) -> Catalog {
-    try_read(connection, &mut Printed::default()).await.expect("nothing is held")
+    try_read(connection, &mut Known::default()).await.expect("nothing is held")
 }
 
 fn assert_same(one: &Catalog, other: &Catalog, when: &str) {
@@ -78,7 +78,7 @@ fn assert_same(one: &Catalog, other: &Catalog, when: &str) {
 async fn what_is_kept_reads_as_what_is_printed_anew() {
     let cluster = Cluster::start(1).await;
     run(&cluster, SCHEMA).await;
-    let (mut connection, mut printed) = (connect(&cluster).await, Printed::default());
+    let (mut connection, mut printed) = (connect(&cluster).await, Known::default());
     let mut before = try_read(&mut connection, &mut printed).await.expect("read");
     for change in [
         "ALTER FUNCTION app.twice(int) RENAME TO double",
@@ -132,7 +132,7 @@ async fn what_is_kept_reads_as_what_is_printed_anew() {
 async fn open_transactions_are_not_waited_for() {
     let cluster = Cluster::start(1).await;
     run(&cluster, SCHEMA).await;
-    let (mut connection, mut printed) = (connect(&cluster).await, Printed::default());
+    let (mut connection, mut printed) = (connect(&cluster).await, Known::default());
     let before = try_read(&mut connection, &mut printed).await.expect("read");
     let holder = cluster.connect_shard(0).await;
     for end in ["ROLLBACK", "COMMIT"] {
@@ -176,7 +176,7 @@ async fn what_is_plain_is_read_under_any_lock() {
     let (mut connection, holder) = (connect(&cluster).await, cluster.connect_shard(0).await);
     let lock = "BEGIN; LOCK TABLE base, other, parted, parted1, rest IN ACCESS EXCLUSIVE MODE";
     holder.batch_execute(lock).await.expect("locks");
-    let catalog = try_read(&mut connection, &mut Printed::default()).await.expect("nothing of it is locked");
+    let catalog = try_read(&mut connection, &mut Known::default()).await.expect("nothing of it is locked");
     holder.batch_execute("COMMIT; SET search_path = pg_catalog").await.expect("commit");
     let indexes = "SELECT format('table %s', indrelid::regclass), relname::text, pg_get_indexdef(indexrelid)
                    FROM pg_index JOIN pg_class c ON c.oid = indexrelid JOIN pg_namespace n ON n.oid = relnamespace
@@ -203,7 +203,7 @@ async fn what_is_held_is_left_out() {
         "CREATE VIEW free AS SELECT b FROM parted; CREATE FUNCTION behind() RETURNS int LANGUAGE sql AS 'SELECT id FROM seen'",
     )
     .await;
-    let (mut connection, mut printed) = (connect(&cluster).await, Printed::default());
+    let (mut connection, mut printed) = (connect(&cluster).await, Known::default());
     let holder = cluster.connect_shard(0).await;
     for lock in ["LOCK TABLE base IN ACCESS EXCLUSIVE MODE", "ALTER TABLE base RENAME price TO cost"] {
         holder.batch_execute(&format!("BEGIN; {lock}")).await.expect(lock);
@@ -224,7 +224,7 @@ async fn what_is_held_is_left_out() {
         let catalog = catalog_reader::read(&mut connection, &mut printed, WhenHeld::LeaveOut).await.expect("read");
         assert_eq!(catalog.held, Held::Nothing);
         assert_same(&catalog, &read_anew(&mut connection).await, lock);
-        printed = Printed::default();
+        printed = Known::default();
     }
 }
 
@@ -241,10 +241,10 @@ async fn what_is_new_is_waited_for_and_read_as_it_was_committed() {
         ("DROP TABLE base CASCADE", "COMMIT"),
     ] {
         holder.batch_execute(&format!("BEGIN; {change}")).await.expect(change);
-        let refused = try_read(&mut connection, &mut Printed::default()).await.expect_err("it is held");
+        let refused = try_read(&mut connection, &mut Known::default()).await.expect_err("it is held");
         assert!(refused.is_locked(), "{change}: {refused:?}");
         let mut reader = connect(&cluster).await;
-        let reading = tokio::spawn(async move { catalog_reader::read(&mut reader, &mut Printed::default(), PATIENCE).await });
+        let reading = tokio::spawn(async move { catalog_reader::read(&mut reader, &mut Known::default(), PATIENCE).await });
         until_waiting(&cluster).await;
         holder.batch_execute(end).await.expect(end);
         let read = reading.await.expect("no panic").expect("read");

@@ -165,3 +165,31 @@ async fn a_key_of_a_moving_partition_stays_in_it_until_the_move_has_ended() {
     refused(&cluster, &["isolate", "--table", "t", "--key", "42", "--to", "b"], "is being moved").await;
     refused(&cluster, &["split", "--partition", &moving, "--into", "2"], "is being moved").await;
 }
+
+#[tokio::test]
+async fn the_upper_piece_of_a_range_goes_to_its_shard() {
+    let (cluster, proxy) = started(TABLE).await;
+    let client = proxy.connect().await;
+    client
+        .batch_execute("SELECT shardgate.distribute_table('days', 'day', strategy => 'range', bounds => ARRAY['2024-02-01'])")
+        .await
+        .expect("distribute_table");
+    let (last, shard) = located(&proxy, "days", "2024-05-01").await;
+    assert_eq!(shard, "a");
+    for (shard, state) in [("nowhere", "42704"), ("", "42704")] {
+        let wrong = format!("SELECT shardgate.split_partition({last}, '2025-01-01', '{shard}')");
+        let error = client.batch_execute(&wrong).await.expect_err(&wrong);
+        assert_eq!(error.code().map(tokio_postgres::error::SqlState::code), Some(state), "{wrong}: {error:?}");
+    }
+    assert_eq!(located(&proxy, "days", "2025-01-01").await, (last, "a".to_owned()), "nothing was cut");
+    // One without rows, one with some, and one that stays.
+    let split = "SELECT shardgate.split_partition($1, $2, $3)";
+    let next: i32 = client.query_one(split, &[&last, &"2025-01-01", &"b"]).await.expect("split and moved").get(0);
+    assert_eq!(located(&proxy, "days", "2025-06-01").await, (next, "b".to_owned()));
+    let filled: i32 = client.query_one(split, &[&last, &"2024-03-01", &"b"]).await.expect("split and moved").get(0);
+    assert_eq!(located(&proxy, "days", "2024-03-01").await, (filled, "b".to_owned()));
+    client.query_one(split, &[&last, &"2024-02-10", &"a"]).await.expect("it is there");
+    assert_eq!(located(&proxy, "days", "2024-02-10").await.1, "a");
+    client.batch_execute("INSERT INTO days VALUES ('2025-06-01', 1); DELETE FROM days WHERE day = '2025-06-01'").await.expect("a row");
+    nothing_lost(&cluster, &proxy).await;
+}

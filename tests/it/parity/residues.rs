@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shardgate::backend::catalog_reader::{self, Printed, WhenHeld};
+use shardgate::backend::catalog_reader::{self, Known, WhenHeld};
 use shardgate::catalog::{Catalog, quoted_identifier, quoted_name};
 use shardgate::rebalance::moves::covering_views::{OBJECTS, make_sql};
 use shardgate::shard_key::{KeyColumn, KeyFunction, KeyType};
@@ -74,7 +74,7 @@ impl Sides {
         }
         let mut connection = PgConnection::connect(&cluster.shard_url(0)).await.expect("connect");
         let wait = WhenHeld::Wait(Duration::ZERO);
-        let catalog = catalog_reader::read(&mut connection, &mut Printed::default(), wait).await.expect("read");
+        let catalog = catalog_reader::read(&mut connection, &mut Known::default(), wait).await.expect("read");
         let (map, residues) = declared(scene.declare, &catalog);
         let tables: Vec<Arc<Table>> = map.tables.values().cloned().collect();
         let context = Context {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shardgate::backend::catalog_reader::{self, Printed, WhenHeld};
+use shardgate::backend::catalog_reader::{self, Known, WhenHeld};
 use shardgate::catalog::quoted_name;
 use shardgate::rebalance::moves::covering_views::{OBJECTS, make_sql};
 use shardgate::shardmap::{GroupId, MoveId, Store};
@@ -62,7 +62,7 @@ impl World {
         let map = Store::new(&self._cluster.map_url()).expect("a map").load().await.expect("the map").snapshot;
         let mut home = PgConnection::connect(&self._cluster.shard_url(0)).await.expect("connect");
         let wait = WhenHeld::Wait(Duration::ZERO);
-        let catalog = catalog_reader::read(&mut home, &mut Printed::default(), wait).await.expect("read");
+        let catalog = catalog_reader::read(&mut home, &mut Known::default(), wait).await.expect("read");
         let context = Context {
             catalog: Arc::new(catalog),
             map: Arc::new(map),
