@@ -190,6 +190,9 @@ async fn the_upper_piece_of_a_range_goes_to_its_shard() {
     assert_eq!(located(&proxy, "days", "2024-03-01").await, (filled, "b".to_owned()));
     client.query_one(split, &[&last, &"2024-02-10", &"a"]).await.expect("it is there");
     assert_eq!(located(&proxy, "days", "2024-02-10").await.1, "a");
-    client.batch_execute("INSERT INTO days VALUES ('2025-06-01', 1); DELETE FROM days WHERE day = '2025-06-01'").await.expect("a row");
+    client
+        .batch_execute("INSERT INTO days VALUES ('2025-06-01', 1); DELETE FROM days WHERE day = '2025-06-01'")
+        .await
+        .expect("a row");
     nothing_lost(&cluster, &proxy).await;
 }
