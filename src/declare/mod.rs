@@ -268,6 +268,7 @@ async fn run(
             Box::pin(moves::isolate(control, caller, arguments)).await.map(|planned| one(planned.map(|id| id.to_string())))
         }
         Function::Rebalance => Box::pin(moves::rebalance(control, caller, arguments)).await,
+        Function::RedistributeTable => Box::pin(moves::redistribute(control, caller, arguments)).await,
         Function::RebalanceTableShards => Box::pin(moves::rebalance_table(control, caller, arguments)).await.map(void),
         Function::CitusMoveShardPlacement => moves::move_placement(control, user, arguments).await.map(void),
         Function::Locate => keys::locate(control, caller, arguments).await.map(|row| vec![row]),

@@ -30,6 +30,8 @@ pub struct Rebalancing {
     pub threshold: f64,
     /// The shard that is to be emptied.
     pub drain: Option<String>,
+    /// Only to be shown.
+    pub is_dry_run: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +42,15 @@ pub enum By {
 }
 
 /// A move that was planned.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Started {
-    pub move_id: i32,
+    /// `None` of a dry run.
+    pub move_id: Option<i32>,
     pub source: String,
     pub target: String,
     pub partitions: usize,
     pub bytes: u64,
+    pub expected_seconds: Option<f64>,
 }
 
 /// The answer is the move's number.
@@ -119,41 +123,75 @@ pub(super) async fn rebalance(
                 .with_hint("Available values: bytes, rows, count."));
         }
     };
-    let wanted = (by, arguments.optional_text("drain")?.map(str::to_owned));
-    let started = start(control, caller, arguments.optional_text("table_name")?, arguments.float("threshold")?, wanted).await?;
-    let row = |started: Started| {
-        let numbers = [started.partitions.to_string(), started.bytes.to_string()];
-        let [partitions, bytes] = numbers.map(Some);
-        vec![Some(started.move_id.to_string()), Some(started.source), Some(started.target), partitions, bytes]
+    let group = match arguments.optional_text("table_name")? {
+        Some(table) => Some(find(control, caller, table).await?.group.id),
+        None => None,
     };
-    Ok(started.into_iter().map(row).collect())
+    let wanted = Rebalancing {
+        actor: caller.user.clone(),
+        group,
+        by,
+        threshold: arguments.float("threshold")?,
+        drain: arguments.optional_text("drain")?.map(str::to_owned),
+        is_dry_run: arguments.boolean("dry_run")?,
+    };
+    Ok(start(control, wanted).await?.into_iter().map(row).collect())
+}
+
+fn row(started: Started) -> Vec<Option<String>> {
+    vec![
+        started.move_id.map(|id| id.to_string()),
+        Some(started.source),
+        Some(started.target),
+        Some(started.partitions.to_string()),
+        Some(started.bytes.to_string()),
+        started.expected_seconds.map(|seconds| seconds.to_string()),
+    ]
 }
 
 /// `rebalance_table_shards(relation, threshold)`.
 pub(super) async fn rebalance_table(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<(), PgError> {
-    let threshold = arguments.float("threshold")?;
-    start(control, caller, arguments.optional_text("relation")?, threshold, (By::Bytes, None)).await.map(drop)
-}
-
-async fn start(
-    control: &Control,
-    caller: &Caller,
-    table: Option<&str>,
-    threshold: f64,
-    (by, drain): (By, Option<String>),
-) -> Result<Vec<Started>, PgError> {
-    if !(0.0..=MAX_THRESHOLD).contains(&threshold) {
-        return Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("threshold must be between 0 and {MAX_THRESHOLD}"))
-            .with_hint("It is how far a shard may be above its fair share: 0.1 is a tenth."));
-    }
-    let group = match table {
+    let group = match arguments.optional_text("relation")? {
         Some(table) => Some(find(control, caller, table).await?.group.id),
         None => None,
     };
+    start(control, spread(caller, group, arguments.float("threshold")?, false)).await.map(drop)
+}
+
+/// `redistribute_table`: a group that is on the home shard alone goes to all shards.
+pub(super) async fn redistribute(
+    control: &Control,
+    caller: &Caller,
+    arguments: &Arguments,
+) -> Result<Vec<Vec<Option<String>>>, PgError> {
+    let table = find(control, caller, arguments.text("table_name")?).await?;
+    let map = control.fresh_snapshot().await?;
+    let home = map.home().map(|home| home.id);
+    let partitions = map.group(table.group.id).map(|group| group.partitions.as_slice()).unwrap_or_default();
+    if partitions.iter().any(|partition| Some(partition.shard) != home) {
+        return Err(PgError::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("table \"{}\" is on several shards already", table.name().1),
+        )
+        .with_hint("SELECT * FROM shardgate.rebalance() makes the shards even."));
+    }
+    let wanted = spread(caller, Some(table.group.id), 0.0, arguments.boolean("dry_run")?);
+    Ok(start(control, wanted).await?.into_iter().map(row).collect())
+}
+
+fn spread(caller: &Caller, group: Option<GroupId>, threshold: f64, is_dry_run: bool) -> Rebalancing {
+    Rebalancing { actor: caller.user.clone(), group, by: By::Bytes, threshold, drain: None, is_dry_run }
+}
+
+async fn start(control: &Control, wanted: Rebalancing) -> Result<Vec<Started>, PgError> {
+    if !(0.0..=MAX_THRESHOLD).contains(&wanted.threshold) {
+        return Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("threshold must be between 0 and {MAX_THRESHOLD}"))
+            .with_hint("It is how far a shard may be above its fair share: 0.1 is a tenth."));
+    }
     let rebalancer = control.rebalancer.as_ref().ok_or_else(|| {
         PgError::unsupported("no moves are driven here", "This process is no proxy.", "Use shard-rebalance plan and apply.")
     })?;
-    let started = rebalancer(Rebalancing { actor: caller.user.clone(), group, by, threshold, drain }).await?;
+    let started = rebalancer(wanted).await?;
     control.reached().await?;
     Ok(started)
 }

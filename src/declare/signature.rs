@@ -25,6 +25,7 @@ pub(super) enum Function {
     MovePartitions,
     IsolateKey,
     Rebalance,
+    RedistributeTable,
     Locate,
     DeclareFunction,
     UniqueId,
@@ -97,7 +98,7 @@ impl Kind {
 }
 
 impl Function {
-    pub(super) const ALL: [Function; 23] = [
+    pub(super) const ALL: [Function; 24] = [
         Function::AddShard,
         Function::AlterShard,
         Function::DropShard,
@@ -112,6 +113,7 @@ impl Function {
         Function::MovePartitions,
         Function::IsolateKey,
         Function::Rebalance,
+        Function::RedistributeTable,
         Function::Locate,
         Function::DeclareFunction,
         Function::UniqueId,
@@ -143,6 +145,7 @@ impl Function {
             Function::MovePartitions => "move_partitions",
             Function::IsolateKey => "isolate_key",
             Function::Rebalance => "rebalance",
+            Function::RedistributeTable => "redistribute_table",
             Function::Locate => "locate",
             Function::DeclareFunction => "declare_function",
             Function::UniqueId => "unique_id",
@@ -173,6 +176,7 @@ impl Function {
             | Function::MovePartitions
             | Function::IsolateKey
             | Function::Rebalance
+            | Function::RedistributeTable
             | Function::DeclareFunction
             | Function::CreateDistributedTable
             | Function::CreateReferenceTable
@@ -249,8 +253,12 @@ impl Function {
                         optional("by", Kind::Text, Default::Text("bytes")),
                         optional("threshold", Kind::Float, Default::Float(0.1)),
                         optional("drain", Kind::Text, Default::Null),
+                        optional("dry_run", Kind::Boolean, Default::Boolean(false)),
                     ]
                 }
+            }
+            Function::RedistributeTable => {
+                const { &[required("table_name", Kind::Text), optional("dry_run", Kind::Boolean, Default::Boolean(false))] }
             }
             Function::Locate => {
                 const { &[required("table_name", Kind::Text), optional("key", Kind::TextArray, Default::Variadic)] }
@@ -343,12 +351,13 @@ impl Function {
             | Function::MovePartitions
             | Function::IsolateKey => one(oid::INT4),
             Function::UniqueId => one(oid::INT8),
-            Function::Rebalance => vec![
+            Function::Rebalance | Function::RedistributeTable => vec![
                 ("move_id".to_owned(), oid::INT4),
                 ("source".to_owned(), oid::TEXT),
                 ("target".to_owned(), oid::TEXT),
                 ("partitions".to_owned(), oid::INT4),
                 ("bytes".to_owned(), oid::INT8),
+                ("expected_seconds".to_owned(), oid::FLOAT8),
             ],
             Function::Locate => {
                 vec![("partition_id".to_owned(), oid::INT4), ("shard".to_owned(), oid::TEXT), ("epoch".to_owned(), oid::INT8)]

@@ -4,24 +4,31 @@
 
 use super::RebalanceError;
 use super::apply::{cuts, group, owned};
+use super::plan::PlannedMove;
 use super::plan_verbs::{PlanOptions, made_now};
 use crate::shardmap::{MoveId, MoveOptions, PartitionId, Store};
 
 /// A move that was planned.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PlannedInSql {
-    pub id: MoveId,
+    /// `None`: it would be planned.
+    pub id: Option<MoveId>,
     pub source: String,
     pub target: String,
     pub partitions: usize,
     /// Of its tables with their indexes, as far as they are known.
     pub bytes: u64,
+    /// As moves of this cluster took until now, where there was one like it.
+    pub expected_seconds: Option<f64>,
 }
 
 /// Cuts partitions where that is needed, and plans the moves; the largest first. None: the shards are even enough.
-/// Not cancel safe: some moves may have been planned.
-pub async fn rebalance(map_url: &str, actor: &str, options: &PlanOptions) -> Result<Vec<PlannedInSql>, RebalanceError> {
+/// Not cancel safe: some moves may have been planned. `actor`: who does it; `None`: nobody, nothing is changed.
+pub async fn rebalance(map_url: &str, actor: Option<&str>, options: &PlanOptions) -> Result<Vec<PlannedInSql>, RebalanceError> {
     let plan = made_now(map_url, options).await?;
+    let Some(actor) = actor else {
+        return Ok(plan.moves.into_iter().map(|planned| shown(planned, None)).collect());
+    };
     let store = Store::new(map_url)?;
     let map = store.load().await?.snapshot;
     for planned in &plan.groups {
@@ -35,8 +42,18 @@ pub async fn rebalance(map_url: &str, actor: &str, options: &PlanOptions) -> Res
     for planned in plan.moves {
         let partitions: Vec<PartitionId> = owned(&map, &planned)?.iter().map(|partition| partition.id).collect();
         let id = store.plan_move(actor, &partitions, &planned.target, &how, None).await?;
-        let (source, target, bytes) = (planned.source, planned.target, planned.bytes);
-        all.push(PlannedInSql { id, source, target, partitions: partitions.len(), bytes });
+        all.push(shown(planned, Some(id)));
     }
     Ok(all)
+}
+
+fn shown(planned: PlannedMove, id: Option<MoveId>) -> PlannedInSql {
+    PlannedInSql {
+        id,
+        partitions: planned.partitions.len() + planned.pieces.len(),
+        source: planned.source,
+        target: planned.target,
+        bytes: planned.bytes,
+        expected_seconds: planned.expected_seconds,
+    }
 }

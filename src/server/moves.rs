@@ -43,13 +43,16 @@ async fn rebalanced(map_url: String, wanted: Rebalancing) -> Result<Vec<Started>
     };
     let options =
         PlanOptions { cost, threshold: wanted.threshold, drained: wanted.drain, group: wanted.group, deadline: SIZES_DEADLINE };
-    let planned = in_sql::rebalance(&map_url, &wanted.actor, &options).await.map_err(|error| told(&error))?;
+    let planned = in_sql::rebalance(&map_url, (!wanted.is_dry_run).then_some(wanted.actor.as_str()), &options)
+        .await
+        .map_err(|error| told(&error))?;
     let started = |planned: in_sql::PlannedInSql| Started {
-        move_id: planned.id.0,
+        move_id: planned.id.map(|id| id.0),
         source: planned.source,
         target: planned.target,
         partitions: planned.partitions,
         bytes: planned.bytes,
+        expected_seconds: planned.expected_seconds,
     };
     Ok(planned.into_iter().map(started).collect())
 }

@@ -275,6 +275,9 @@ impl Session {
                 let target = self.resolve(statement, parts, inputs).await?;
                 let reach = Reach::of(&target, parts);
                 let is_single = reach.single().is_some();
+                if is_single && let Some(route) = self.route_key_update(statement, parts, inputs)? {
+                    return Ok(route);
+                }
                 let had_snapshot = self.has_common_snapshot();
                 if self.transaction.is_open() && !(is_single && is_by_key(parts)) {
                     self.open_common_snapshot(statement, !is_single).await?;

@@ -1,6 +1,7 @@
 //! Partitions that move between shards while applications use them: nothing lost, nothing counted twice, nobody told.
 
 mod aborts;
+mod crossings;
 mod freezes;
 mod frozen;
 mod keys;

@@ -181,11 +181,12 @@ async fn open(shard: &Shard, moving: &Moving) -> Result<Site, SiteError> {
 }
 
 /// With the driver's term.
-async fn begun_on(shard: &Shard, moving: &Moving) -> Result<Site, SiteError> {
+async fn begun_on(shard: &Shard, moving: &Moving) -> Result<Site, Stop> {
     let mut site = open(shard, moving).await?;
     site.send(objects::SHARED).await?;
     site.send(&format!("BEGIN; {OBJECTS} COMMIT")).await?;
-    site.send(&objects::take_term(moving.the_move.id, moving.term.0)).await?;
+    site.take_term().await?;
+    moving.confirm_term().await?;
     Ok(site)
 }
 

@@ -1,8 +1,8 @@
 //! Drives a move from where it stands to its end, whoever began it.
 //!
 //! One turn takes a term, opens both sides, and runs the state that the map shows; what stops it says what comes next. A second
-//! task tells the map that the driver lives, and hears what is asked; a third one goes on without proxies that are silent. Nothing that a driver knows is needed by the next one but
-//! what the map and the shards hold.
+//! task tells the map that the driver lives, and hears what is asked; a third one goes on without proxies that are silent. Nothing that
+//! a driver knows is needed by the next one but what the map and the shards hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,32 +121,8 @@ impl Driver {
                 return Err(stop);
             }
         };
-        // First of all: what an earlier driver has under way ends, or comes too late.
-        moving.take_terms().await?;
-        match state {
-            MoveState::CuttingOver => {
-                let reason = reason.unwrap_or_else(|| "the driver of the cut-over was lost".to_owned());
-                Box::pin(cutting_over::recover(&mut moving, &reason)).await
-            }
-            MoveState::Preparing | MoveState::Copying | MoveState::CatchingUp | MoveState::Verifying if is_abort_asked => {
-                Err(Stop::Abort("aborted".to_owned()))
-            }
-            MoveState::Planned => Box::pin(planned::run(&mut moving)).await,
-            MoveState::Preparing => Box::pin(preparing::run(&mut moving)).await,
-            MoveState::Copying => Box::pin(copying::run(&mut moving)).await,
-            MoveState::CatchingUp => Box::pin(catching_up::run(&mut moving)).await,
-            MoveState::Verifying => Box::pin(verifying::run(&mut moving)).await,
-            MoveState::Switched => Box::pin(switched::run(&mut moving)).await,
-            MoveState::CleaningUp => Box::pin(cleaning_up::run(&mut moving)).await,
-            MoveState::Aborting => {
-                let reason = match moving.the_move.is_rollback {
-                    true => "rolled back".to_owned(),
-                    false => reason.unwrap_or_else(|| "aborted".to_owned()),
-                };
-                Box::pin(aborting::run(&mut moving, &reason)).await
-            }
-            MoveState::Done | MoveState::Aborted | MoveState::Failed => Ok(()),
-        }
+        moving.reach("taken").await;
+        Box::pin(run_state(&mut moving, is_abort_asked, reason)).await
     }
 
     /// Tells the map every second that the driver lives; ends when the turn has to end.
@@ -172,7 +148,12 @@ impl Driver {
         let now = self.require(id).await?;
         tracing::info!(move_id = id.0, state = now.state.name(), ?stop, "move stopped");
         match stop {
-            Stop::Overtaken => Ok(Turn::Taken),
+            Stop::Overtaken => {
+                if now.state.is_over() {
+                    one_sided::forget(self, the_move, term).await;
+                }
+                Ok(Turn::Taken)
+            }
             Stop::Withdraw(reason) if now.state == MoveState::Planned => {
                 self.store.withdraw_move(&self.actor, id, term, &reason).await?;
                 Ok(Turn::Over)
@@ -192,10 +173,40 @@ impl Driver {
             }
             Stop::Again(reason) | Stop::Abort(reason) | Stop::Differ(reason) | Stop::Withdraw(reason) => {
                 self.store.keep_move(id, term, &Progress { error: Some(reason), ..Progress::default() }).await?;
-                // A hold is ended at once.
-                Ok(if now.state == MoveState::CuttingOver { Turn::WentOn } else { Turn::Waits })
+                // A hold that was just given up is ended at once; what keeps it from being ended may last.
+                let has_held = now.state == MoveState::CuttingOver && the_move.state != MoveState::CuttingOver;
+                Ok(if has_held { Turn::WentOn } else { Turn::Waits })
             }
         }
+    }
+}
+
+async fn run_state(moving: &mut Moving, is_abort_asked: bool, reason: Option<String>) -> Result<(), Stop> {
+    // First of all: what an earlier driver has under way ends, or comes too late.
+    moving.take_terms().await?;
+    match moving.the_move.state {
+        MoveState::CuttingOver => {
+            let reason = reason.unwrap_or_else(|| "the driver of the cut-over was lost".to_owned());
+            Box::pin(cutting_over::recover(moving, &reason)).await
+        }
+        MoveState::Preparing | MoveState::Copying | MoveState::CatchingUp | MoveState::Verifying if is_abort_asked => {
+            Err(Stop::Abort("aborted".to_owned()))
+        }
+        MoveState::Planned => Box::pin(planned::run(moving)).await,
+        MoveState::Preparing => Box::pin(preparing::run(moving)).await,
+        MoveState::Copying => Box::pin(copying::run(moving)).await,
+        MoveState::CatchingUp => Box::pin(catching_up::run(moving)).await,
+        MoveState::Verifying => Box::pin(verifying::run(moving)).await,
+        MoveState::Switched => Box::pin(switched::run(moving)).await,
+        MoveState::CleaningUp => Box::pin(cleaning_up::run(moving)).await,
+        MoveState::Aborting => {
+            let reason = match moving.the_move.is_rollback {
+                true => "rolled back".to_owned(),
+                false => reason.unwrap_or_else(|| "aborted".to_owned()),
+            };
+            Box::pin(aborting::run(moving, &reason)).await
+        }
+        MoveState::Done | MoveState::Aborted | MoveState::Failed => Ok(()),
     }
 }
 

@@ -5,17 +5,20 @@
 //! is dropped by the next move that ends on that shard, or by `doctor --fix`.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::time::sleep;
 
 use super::moving::Moving;
 use super::objects;
 use super::site::{Site, SiteError};
 use super::stop::Stop;
-use crate::shardmap::MoveId;
+use crate::shardmap::{MoveId, Store};
 
 /// On both sides.
 pub(super) async fn remove(moving: &mut Moving) -> Result<(), Stop> {
     let id = moving.the_move.id;
-    let running: BTreeSet<MoveId> = moving.store.running_moves().await?.into_iter().map(|running| running.id).collect();
+    let store = moving.store.clone();
     for site in [&mut moving.source, &mut moving.target] {
         for (table,) in site.rows::<(String,)>(&gated(id)).await? {
             if !is_dropped(site, id, &table, ATTEMPTS).await? {
@@ -23,7 +26,7 @@ pub(super) async fn remove(moving: &mut Moving) -> Result<(), Stop> {
             }
         }
         site.act_patiently(&format!("DELETE FROM shardgate.marker WHERE move_id = {};", id.0)).await?;
-        remove_left(site, |other| other == id || !running.contains(&other)).await?;
+        remove_left(site, id, &store).await?;
     }
     Ok(())
 }
@@ -31,23 +34,27 @@ pub(super) async fn remove(moving: &mut Moving) -> Result<(), Stop> {
 /// `false`: others hold locks of the table.
 async fn is_dropped(site: &mut Site, id: MoveId, table: &str, attempts: usize) -> Result<bool, SiteError> {
     for _ in 0..attempts {
-        match site.act_briefly(&objects::drop_triggers(id, table)).await {
-            Err(SiteError::Busy { .. }) => {}
+        match site.act_within(&objects::drop_triggers(id, table), LOCK_TIMEOUT).await {
+            Err(SiteError::Busy { .. }) => sleep(PAUSE).await,
             outcome => return outcome.map(|()| true),
         }
     }
     Ok(false)
 }
 
-/// Of moves that have ended.
-async fn remove_left(site: &mut Site, has_ended: impl Fn(MoveId) -> bool) -> Result<(), SiteError> {
-    for (id, table) in site.rows::<(i32, String)>(DISABLED).await? {
+/// Of moves that have ended, and of this one. What is there is looked at first: a move is in the map before it makes anything.
+async fn remove_left(site: &mut Site, of: MoveId, store: &Store) -> Result<(), Stop> {
+    let disabled = site.rows::<(i32, String)>(DISABLED).await?;
+    let gates = site.rows::<(i32,)>(GATES).await?;
+    let running: BTreeSet<MoveId> = store.running_moves().await?.into_iter().map(|running| running.id).collect();
+    let has_ended = |id: MoveId| id == of || !running.contains(&id);
+    for (id, table) in disabled {
         if has_ended(MoveId(id)) {
             is_dropped(site, MoveId(id), &table, 1).await?;
         }
     }
-    for (id,) in site.rows::<(i32,)>(UNUSED).await? {
-        if has_ended(MoveId(id)) {
+    for (id,) in gates {
+        if has_ended(MoveId(id)) && !site.value::<bool>(&is_used(MoveId(id))).await? {
             site.act_patiently(&objects::drop_gate(MoveId(id))).await?;
         }
     }
@@ -59,11 +66,16 @@ fn gated(id: MoveId) -> String {
     format!("SELECT DISTINCT t.tgrelid::regclass::text FROM pg_trigger t WHERE {} ORDER BY 1", objects::is_trigger_of(id))
 }
 
+/// A trigger looks at the gate.
+fn is_used(id: MoveId) -> String {
+    format!("SELECT EXISTS (SELECT FROM pg_trigger t WHERE {})", objects::is_trigger_of(id))
+}
+
 const DISABLED: &str = r"SELECT DISTINCT substring(tgname FROM 'move_(\d+)_')::int4, tgrelid::regclass::text
      FROM pg_trigger WHERE tgname ~ '^(00|zz)_shardgate_move_\d+_' AND tgenabled = 'D' ORDER BY 1, 2";
-/// Gates that no trigger looks at.
-const UNUSED: &str = r"SELECT substring(relname FROM '\d+')::int4 FROM pg_class c
-     WHERE relnamespace = to_regnamespace('shardgate') AND relname ~ '^gate_\d+$' AND relkind = 'r'
-       AND NOT EXISTS (SELECT FROM pg_trigger t
-                       WHERE t.tgname LIKE '__\_shardgate\_move\_' || substring(c.relname FROM '\d+') || '\_%') ORDER BY 1";
+const GATES: &str = r"SELECT substring(relname FROM '\d+')::int4 FROM pg_class c
+     WHERE relnamespace = to_regnamespace('shardgate') AND relname ~ '^gate_\d+$' AND relkind = 'r' ORDER BY 1";
 const ATTEMPTS: usize = 5;
+/// All who come meanwhile queue behind us.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(100);

@@ -8,7 +8,7 @@ use super::drive::Driver;
 use super::fencing::{self, Trouble};
 use super::key_set::KeySet;
 use super::moved_table::MovedTable;
-use super::site::{Site, SiteError};
+use super::site::Site;
 use super::stop::Stop;
 use crate::config::{Secret, ShardUrl};
 use crate::failpoint::Failpoints;
@@ -166,13 +166,30 @@ impl Moving {
     }
 
     /// Both sides learn the driver's term; what an earlier driver has under way there has ended then.
-    pub(super) async fn take_terms(&mut self) -> Result<(), SiteError> {
-        let (id, term) = (self.the_move.id, self.term.0);
+    pub(super) async fn take_terms(&mut self) -> Result<(), Stop> {
+        let mut has_taken = false;
         for site in [&mut self.target, &mut self.source] {
             if site.value::<bool>("SELECT pg_catalog.to_regclass('shardgate.term') IS NOT NULL").await? {
-                site.send(&super::objects::take_term(id, term)).await?;
+                site.take_term().await?;
+                has_taken = true;
             }
         }
+        if has_taken { self.confirm_term().await } else { Ok(()) }
+    }
+
+    /// The same before the first act, when nothing need be there yet.
+    pub(super) async fn begin_terms(&mut self) -> Result<(), Stop> {
+        for site in [&mut self.target, &mut self.source] {
+            site.send(super::objects::SHARED).await?;
+            site.take_term().await?;
+        }
+        self.confirm_term().await
+    }
+
+    /// A shard that has forgotten a move which has ended takes any term for it: the map says whether the driver still has the move.
+    pub(super) async fn confirm_term(&self) -> Result<(), Stop> {
+        let told = self.progress().clone();
+        self.store.keep_move(self.the_move.id, self.term, &told).await?;
         Ok(())
     }
 }

@@ -65,10 +65,30 @@ COMMIT
 /// The first that a driver does on a shard. Waits for what an earlier driver has under way there.
 pub(super) fn take_term(id: MoveId, term: i64) -> String {
     format!(
-        "INSERT INTO shardgate.term AS t (move_id, term) VALUES ({id}, {term}) \
+        "SELECT pg_catalog.pg_advisory_xact_lock({}); \
+         INSERT INTO shardgate.term AS t (move_id, term) VALUES ({id}, {term}) \
          ON CONFLICT (move_id) DO UPDATE SET term = excluded.term WHERE t.term <= excluded.term",
+        slot_lock(id),
         id = id.0
     )
+}
+
+/// A slot, under a term. The transaction must not write before: the term's row is not held, but a lock that needs no transaction's number.
+pub(super) fn slot(id: MoveId, term: i64, name: &str) -> String {
+    format!(
+        "BEGIN; SELECT pg_catalog.pg_advisory_xact_lock_shared({}); \
+         DO $term$ BEGIN \
+             IF NOT EXISTS (SELECT FROM shardgate.term t WHERE t.move_id = {id} AND t.term <= {term}) THEN \
+                 RAISE EXCEPTION USING ERRCODE = 'SG003', MESSAGE = 'another driver has taken over move {id}'; \
+             END IF; END $term$; \
+         SELECT pg_catalog.pg_create_logical_replication_slot('{name}', 'pgoutput'); COMMIT",
+        slot_lock(id),
+        id = id.0
+    )
+}
+
+fn slot_lock(id: MoveId) -> String {
+    format!("pg_catalog.hashtextextended('shardgate slots of move {}', 0)", id.0)
 }
 
 /// The gate's table and functions. A row in the table: writers pass. Closing it is TRUNCATE, which waits for every writer that

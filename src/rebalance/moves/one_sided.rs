@@ -39,6 +39,21 @@ pub(super) async fn look(driver: &Driver, the_move: &Move, term: Term) -> Result
     }
 }
 
+/// A driver that comes too late may have told shards its term that had forgotten the move.
+pub(super) async fn forget(driver: &Driver, the_move: &Move, term: Term) {
+    let sql = format!("DELETE FROM shardgate.term WHERE move_id = {}", the_move.id.0);
+    for direction in [Direction::Forward, Direction::Back] {
+        let forgotten = match open(driver, the_move, term, direction).await {
+            Ok(Some(mut site)) => site.act(&sql).await.map_err(Stop::from),
+            Ok(None) => Ok(()),
+            Err(stop) => Err(stop),
+        };
+        if let Err(stop) = forgotten {
+            tracing::debug!(move_id = the_move.id.0, ?stop, "a shard that had forgotten a move was told of it");
+        }
+    }
+}
+
 /// The shard that publishes this way. `None`: it is the one that is away.
 pub(super) async fn open(driver: &Driver, the_move: &Move, term: Term, direction: Direction) -> Result<Option<Site>, Stop> {
     let map = driver.store.load().await?.snapshot;

@@ -12,6 +12,10 @@
 //! of one row fire in the order of their names, those of foreign keys are called `RI_ConstraintTrigger_…`, and what is deferred is done
 //! in the order in which it was put off: so ours come before and behind each check, whether it is deferred or not.
 //!
+//! Replication must not bring others between that and the check: a trigger of the copies holds what follows back until the change has
+//! ended, and the change waits for what is being followed. Whoever copies a table for the first time is not waited for: those rows come
+//! all at once.
+//!
 //! What is set aside must not be published. From a switch until replication has turned round the side that has given the set away
 //! still publishes: a change of the key waits there. That all parts of such a change find the same owner is the proxies' matter: who
 //! changes a key counts as a writer of the set, and a cut-over waits for it.
@@ -81,8 +85,32 @@ pub(super) async fn guard(moving: &mut Moving) -> Result<(), Stop> {
             let condition = condition.ok_or_else(|| Stop::Again("a table of the move has changed".to_owned()))?;
             site.act_patiently(&reference.triggers(id, side, condition)).await?;
         }
+        for (table,) in site.rows::<(String,)>(&referring_sql(&sharded)).await? {
+            site.act_patiently(&follow_trigger(id, &table)).await?;
+        }
     }
     Ok(())
+}
+
+/// Tables with rows that refer: of a partitioned table its partitions, to which replication writes.
+fn referring_sql(sharded: &[MovedTable]) -> String {
+    let members = members_sql(sharded);
+    format!(
+        "SELECT DISTINCT c.conrelid::regclass::text FROM pg_constraint c JOIN pg_class r ON r.oid = c.conrelid AND r.relkind = 'r'
+         WHERE c.contype = 'f' AND c.conrelid IN (SELECT m.oid FROM ({members}) m)
+           AND c.confrelid NOT IN (SELECT m.oid FROM ({members}) m) ORDER BY 1"
+    )
+}
+
+/// Fires for replication only, where the lock that shows that it writes there cannot be had.
+fn follow_trigger(id: MoveId, table: &str) -> String {
+    let (name, number, literal) = (objects::gate_trigger(id, "follow"), id.0, quoted_literal(table));
+    format!(
+        "CREATE OR REPLACE TRIGGER {name} AFTER INSERT OR UPDATE ON {table} FOR EACH ROW \
+         WHEN (NOT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashint8extended({literal}::pg_catalog.regclass::oid::int8, {number}))) \
+         EXECUTE FUNCTION shardgate.follow_later({number}); \
+         ALTER TABLE ONLY {table} ENABLE REPLICA TRIGGER {name}"
+    )
 }
 
 /// Of each sharded table, for a row `x` of the set.
@@ -163,6 +191,24 @@ BEGIN
         END IF;
         waits_until := '-infinity';
     END IF;
+    WHILE waits_until > '-infinity' LOOP
+        -- All of them or none, so that nobody waits crosswise: what a block has locked that fails is unlocked again.
+        BEGIN
+            IF NOT (SELECT bool_and(pg_try_advisory_xact_lock_shared(hashint8extended(t.tgrelid::int8, of_move))
+                                    OR NOT EXISTS (SELECT FROM pg_subscription_rel r JOIN pg_subscription s ON s.oid = r.srsubid
+                                                   WHERE r.srrelid = t.tgrelid AND r.srsubstate = 'r' AND s.subname IN (
+                                                       'shardgate_move_' || of_move, 'shardgate_move_' || of_move || '_back')))
+                    FROM pg_trigger t WHERE t.tgname = 'zz_shardgate_move_' || of_move || '_follow') THEN
+                RAISE SQLSTATE 'SG004';
+            END IF;
+            EXIT;
+        EXCEPTION WHEN SQLSTATE 'SG004' THEN
+            IF clock_timestamp() > waits_until THEN
+                waits_until := '-infinity';
+            END IF;
+        END;
+        PERFORM pg_sleep(0.002);
+    END LOOP;
     EXECUTE 'SELECT EXISTS (SELECT FROM ' || copies || ')' INTO refers USING OLD;
     IF NOT refers THEN
         RETURN NULL;
@@ -184,7 +230,8 @@ BEGIN
 END $$;
 CREATE OR REPLACE FUNCTION shardgate.put_copies_back() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET session_replication_role = replica
-SET DateStyle = 'ISO, YMD' SET IntervalStyle = postgres SET TimeZone = 'UTC' SET extra_float_digits = 3 SET bytea_output = hex AS $$
+SET DateStyle = 'ISO, YMD' SET IntervalStyle = postgres SET TimeZone = 'UTC' SET extra_float_digits = 3 SET bytea_output = hex
+SET shardgate.puts_back = on AS $$
 DECLARE
     of_table regclass;
 BEGIN
@@ -197,6 +244,13 @@ BEGIN
                           string_agg(format('(kept.copy).%I', a.attname), ', ' ORDER BY a.attnum))
             FROM pg_attribute a WHERE a.attrelid = of_table AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '');
     END LOOP;
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE FUNCTION shardgate.follow_later() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF current_setting('shardgate.puts_back', true) IS DISTINCT FROM 'on' THEN
+        PERFORM pg_advisory_xact_lock(hashint8extended(TG_RELID::int8, TG_ARGV[0]::int8));
+    END IF;
     RETURN NULL;
 END $$;
 REVOKE ALL ON TABLE shardgate.set_aside FROM PUBLIC

@@ -168,8 +168,8 @@ pub(super) async fn publish(moving: &mut Moving, direction: Direction) -> Result
         let shard = publisher.name.clone();
         // Waits for all transactions of the server that write now.
         moving.waits_for(Some(format!("waits for transactions that write at shard \"{shard}\"")));
-        let slot = format!("SELECT pg_catalog.pg_create_logical_replication_slot('{name}', 'pgoutput')");
-        moving.publisher(direction).send(&slot).await?;
+        moving.reach("slot").await;
+        moving.publisher(direction).make_slot(&name).await?;
         moving.waits_for(None);
     }
     Ok(())

@@ -66,6 +66,18 @@ impl Site {
         Ok(site)
     }
 
+    /// From now on what is done by a lower term fails. Whoever takes it has to ask the map whether it is still the driver's.
+    pub(super) async fn take_term(&mut self) -> Result<(), SiteError> {
+        let text = super::objects::take_term(self.move_id, self.term.0);
+        self.send(&text).await
+    }
+
+    /// Makes a slot, which no transaction can that has written: the term is looked at, and who takes a higher one waits.
+    pub(super) async fn make_slot(&mut self, name: &str) -> Result<(), SiteError> {
+        let text = super::objects::slot(self.move_id, self.term.0, name);
+        self.send(&text).await
+    }
+
     /// In one transaction and one message, under the driver's term.
     pub(super) async fn act(&mut self, sql: &str) -> Result<(), SiteError> {
         self.act_within(sql, LOCK_TIMEOUT).await

@@ -27,8 +27,9 @@ use crate::session::route::Route;
 use crate::session::transaction::instant::Instant;
 use crate::session::{Failure, Session};
 use crate::shard_key::oid;
+use crate::shardmap::GroupId;
 use crate::sql::Context;
-use crate::sql::analysis::{Analysis, Command, Effect, QueryKind, Splice};
+use crate::sql::analysis::{Analysis, Command, Effect, Part, QueryKind, Splice};
 use crate::sql::parse::lexer::Literals;
 use crate::sql::residues::cover;
 use crate::sql::rewrite::chosen::chosen;
@@ -120,6 +121,29 @@ impl Session {
             return Err(refusal.into());
         };
         Ok(Route::Write(Arc::new(Writing { reach: None, kind })))
+    }
+
+    /// An UPDATE of the shard key, where one shard owns all and partitions are being moved: a row that leaves them, or comes into them,
+    /// is copied as it is written, which an UPDATE does only in part. `None`: it is none, or has to stay one; the shard then refuses
+    /// what could not be copied.
+    pub(in crate::session) fn route_key_update(
+        &self,
+        statement: &Analysis,
+        parts: &[Part],
+        inputs: &Inputs<'_>,
+    ) -> Result<Option<Route>, Failure> {
+        if self.is_staging || !matches!(statement.command, Command::Query(QueryKind::Update)) {
+            return Ok(None);
+        }
+        let map = self.gateway.map.load();
+        let is_moved = |group: &GroupId| map.group(*group).is_some_and(|group| group.has_residues);
+        // What is assigned to the key.
+        if !parts.iter().any(|part| matches!(part, Part::Sharded { group, stores: true, .. } if is_moved(group))) {
+            return Ok(None);
+        }
+        let moving = moving(statement.alone(inputs.text()), &self.context)?;
+        let kind = moving.map(|moving| WritingKind::Moved(Arc::new(moving)));
+        Ok(kind.map(|kind| Route::Write(Arc::new(Writing { reach: None, kind }))))
     }
 
     /// Runs a statement of the simple protocol. Ends the transaction that it begins.

@@ -15,7 +15,7 @@ pub const SCHEMA: &str = "shardgate";
 
 pub const UNIQUE_ID: &str = "unique_id";
 
-const FUNCTIONS: [&str; 23] = [
+const FUNCTIONS: [&str; 24] = [
     "add_shard",
     "alter_shard",
     "citus_move_shard_placement",
@@ -34,6 +34,7 @@ const FUNCTIONS: [&str; 23] = [
     "move_partitions",
     "rebalance",
     "rebalance_table_shards",
+    "redistribute_table",
     "reference_table",
     "set_default_shard",
     "split_partition",

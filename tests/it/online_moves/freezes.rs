@@ -25,12 +25,17 @@ async fn driver_freezes_at(points: &[&str]) {
         tokio::time::timeout(ENDED_WITHIN, driver.wait()).await.expect("it finds that the move is over").expect("status");
         assert_eq!(client.execute("UPDATE t SET v = v + 1", &[]).await.expect(point), 500);
         stage.is_whole(&client, point, 1000 * (cell as i64 + 1)).await;
+        for shard in 0..2 {
+            let terms = "SELECT count(*) FROM shardgate.term";
+            let terms: i64 = stage.cluster.connect_shard(shard).await.query_one(terms, &[]).await.expect("terms").get(0);
+            assert_eq!(terms, 0, "{point}: shard {shard} knows the move again");
+        }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_driver_that_freezes_before_the_switch_comes_too_late() {
-    driver_freezes_at(&["gated", "held", "fenced", "durable"]).await;
+    driver_freezes_at(&["gated", "taken", "slot", "held", "fenced", "durable"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

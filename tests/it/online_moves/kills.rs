@@ -405,6 +405,34 @@ async fn a_target_that_is_lost_in_the_pause_keeps_nobody_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_owner_that_is_lost_in_the_pause_is_asked_now_and_then() {
+    let mut stage = Stage::start(Cluster::separate_servers(2).await).await;
+    let partition = partitions_on(&stage.proxy, "t", "a").await[0].to_string();
+    stage.arm("fenced", "hold");
+    let driver = stage.drive(&partition, &[]);
+    stage.until_reached("fenced").await;
+    stage.cluster.shard_server_mut(0).kill().expect("killed");
+    stage.disarm("fenced");
+    // Each turn takes a term.
+    let map = stage.cluster.connect_map().await;
+    let term = async || map.query_one("SELECT max(term) FROM shardgate_map.move", &[]).await.expect("a term").get::<_, i64>(0);
+    let first = term().await;
+    let deadline = Instant::now() + ENDED_WITHIN;
+    while term().await < first + 3 {
+        assert!(Instant::now() < deadline, "nobody tries");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (before, began) = (term().await, Instant::now());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (turns, took) = (term().await - before, began.elapsed());
+    assert!(turns <= 12 * (1 + took.as_millis() as i64 / 1000), "{turns} turns in {took:?}");
+    stage.cluster.shard_server_mut(0).start_again().expect("started again");
+    assert_eq!(stage.ended().await, "done");
+    drop(driver);
+    stage.is_whole(&stage.proxy.connect().await, "owner lost", 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_that_is_aborted_while_it_copies_leaves_no_slot() {
     let stage = Stage::start(Cluster::start(2).await).await;
     let partition = partitions_on(&stage.proxy, "t", "a").await[0].to_string();

@@ -87,12 +87,20 @@ async fn shards_are_made_even_and_emptied_by_calls_in_sql() {
         ("shardgate.rebalance(threshold => -1)", "22023"),
         ("shardgate.rebalance(drain => 'nowhere')", "55000"),
         ("shardgate.rebalance('nothing')", "42P01"),
+        ("shardgate.redistribute_table('nothing')", "42P01"),
         ("citus_move_shard_placement(999, 'a', 0, 'b', 0)", "42704"),
     ] {
         let error = client.batch_execute(&format!("SELECT {wrong}")).await.expect_err(wrong);
         assert_eq!(error.code().map(tokio_postgres::error::SqlState::code), Some(state), "{wrong}: {error:?}");
     }
-    let planned = client.query("SELECT * FROM shardgate.rebalance('t', threshold => 0.2)", &[]).await.expect("planned");
+    // Shown first, and nothing is changed.
+    for shown in ["shardgate.rebalance(dry_run => true)", "shardgate.redistribute_table('t', dry_run => true)"] {
+        let shown = client.query(&format!("SELECT * FROM {shown}"), &[]).await.expect("a dry run");
+        assert_eq!(shown.len(), 2);
+        assert!(shown.iter().all(|row| row.get::<_, Option<i32>>("move_id").is_none() && row.get::<_, i64>("bytes") > 0));
+    }
+    assert_eq!(partitions_on(&proxy, "t", "a").await.len(), 4);
+    let planned = client.query("SELECT * FROM shardgate.redistribute_table('t')", &[]).await.expect("planned");
     let targets: Vec<(String, String)> = planned.iter().map(|row| (row.get("source"), row.get("target"))).collect();
     assert_eq!(targets.len(), 2, "{targets:?}");
     assert!(targets.iter().all(|(source, target)| source == "a" && target != "a"), "{targets:?}");
@@ -102,6 +110,8 @@ async fn shards_are_made_even_and_emptied_by_calls_in_sql() {
         let rows: i64 = cluster.connect_shard(shard).await.query_one("SELECT count(*) FROM t", &[]).await.expect("count").get(0);
         assert!((3700..=4300).contains(&rows), "shard {shard} has {rows} rows");
     }
+    let again = client.batch_execute("SELECT shardgate.redistribute_table('t')").await.expect_err("on several shards");
+    assert_eq!(again.code().map(tokio_postgres::error::SqlState::code), Some("55000"), "{again:?}");
     // Even enough: nothing moves.
     client.batch_execute("SELECT rebalance_table_shards('t')").await.expect("a name that Citus users know");
     assert_eq!(client.query("SELECT * FROM shardgate.rebalance()", &[]).await.expect("no rows").len(), 0);

@@ -217,6 +217,19 @@ async fn a_key_is_deleted_while_replication_is_late() {
             kinds.client.batch_execute(text).await.expect(text);
         }
     }
+    // Rows that come while their kind goes.
+    target.batch_execute("ALTER SUBSCRIPTION shardgate_move_1 ENABLE").await.expect("enabled");
+    for round in 0..60 {
+        let (table, action) = [(0, "DELETE FROM to_none WHERE kind = $"), (2, ""), (3, "")][round % 3];
+        let kind = kinds.kind(table).await.to_string();
+        if !action.is_empty() {
+            kinds.client.batch_execute(&action.replace('$', &kind)).await.expect("its rows are deleted");
+        }
+        let change = format!("DELETE FROM kinds WHERE id = {kind}");
+        kinds.client.batch_execute(&change).await.unwrap_or_else(|error| panic!("round {round}: {}", told(&error)));
+        kinds.expected[3][0] += if table == 3 { ROWS } else { 0 };
+    }
+    target.batch_execute("ALTER SUBSCRIPTION shardgate_move_1 DISABLE").await.expect("disabled");
     // Rows that have come since, and are gone with their kind.
     let new = kinds.kind(2).await;
     kinds.client.batch_execute(&format!("DELETE FROM kinds WHERE id = {new}")).await.expect("a cascade");

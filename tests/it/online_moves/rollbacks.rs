@@ -98,6 +98,18 @@ async fn what_stands_against_a_move_in_its_grace_period_is_told_with_the_way_out
     let finish = "\"shard-rebalance finish 1\"";
     ends(&cluster, &["abort", "1"], 3, "\"shard-rebalance rollback 1\"").await;
     ends(&cluster, &["pause", "1"], 3, "has switched already").await;
+    // Nobody has asked for it, or does any more.
+    let map = cluster.connect_map().await;
+    let take = "SELECT shardgate_map.take_move(1, 77, interval '10 s', interval '10 s')";
+    let term: i64 = loop {
+        match map.query_one(take, &[]).await.expect("taken").get(0) {
+            Some(term) => break term,
+            None => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
+        }
+    };
+    let held = map.execute("SELECT shardgate_map.hold_move('test', 1, $1)", &[&term]).await.expect_err("refused");
+    assert!(held.as_db_error().is_some_and(|error| error.message().contains("not to be rolled back")), "{held:?}");
+    map.execute("SELECT shardgate_map.leave_move(1, $1)", &[&term]).await.expect("left");
     ends(&cluster, &["move", "--partition", &one, "--to", "a"], 3, finish).await;
     ends(&cluster, &["split", "--partition", &one, "--into", "2"], 3, finish).await;
     let client = proxy.connect().await;
@@ -194,6 +206,36 @@ async fn a_way_back_that_keeps_too_much_wal_is_given_up() {
     let finished = succeeds(&cluster, &["finish", "1"]).await;
     assert_eq!(finished["state"], "done", "{finished}");
     assert_eq!(count(&proxy, "true").await, 1000);
+    assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
+}
+
+/// The slot of the way back waits for a writer at the target, and the source keeps WAL for the copy meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_cannot_begin_gives_its_wal_up() {
+    let cluster = Cluster::separate_servers(2).await;
+    let client = cluster.connect_shard(0).await;
+    client.batch_execute("ALTER SYSTEM SET max_slot_wal_keep_size = '16MB'").await.expect("a limit");
+    client.batch_execute("SELECT pg_reload_conf()").await.expect("reloaded");
+    let proxy = Proxy::start(&cluster, ProxyOptions::default());
+    let admin = proxy.connect().await;
+    for (shard, name, then) in [(0, "a", TABLE), (1, "b", "")] {
+        let add = format!("SELECT shardgate.add_shard('{name}', '{}')", cluster.shard_url(shard));
+        admin.batch_execute(&add).await.expect("add_shard");
+        admin.batch_execute(then).await.expect("a table");
+    }
+    admin.batch_execute("SELECT shardgate.distribute_table('t', 'id', partitions => 4)").await.expect("distribute_table");
+    let one = partitions_on(&proxy, "t", "a").await[0].to_string();
+    let writer = cluster.connect_shard(1).await;
+    writer.batch_execute("CREATE TABLE other (n int); BEGIN; INSERT INTO other VALUES (1)").await.expect("a writer");
+    let planned = rebalance(&cluster, &["move", "--partition", &one, "--to", "b", "--detach"]).await;
+    assert!(planned.status.success(), "{}", text(&planned.stderr));
+    until_move(&cluster, |_, error| error.contains("waits for transactions that write at shard \"b\"")).await;
+    without_slots_after_much_wal(&cluster, 0).await;
+    writer.batch_execute("COMMIT").await.expect("committed");
+    let (_, error) = until_move(&cluster, |state, _| state == "aborted").await;
+    assert!(error.contains("of WAL for the copy"), "{error}");
+    assert_eq!(count(&proxy, "true").await, 1000);
+    cluster.connect_shard(1).await.batch_execute("DROP TABLE other").await.expect("dropped");
     assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
 }
 

@@ -49,7 +49,8 @@ fn facts_sql(table: &MovedTable) -> String {
                       WHERE i.indrelid = c.oid AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END),
                      false) AS covers_key,
             EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = ANY ({key}) AND a.attgenerated <> '') AS has_generated_key,
-            array(SELECT t.tgname::text FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled IN ('A', 'R')) AS replica_triggers,
+            array(SELECT t.tgname::text FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled IN ('A', 'R')
+                    AND t.tgname !~ '^zz_shardgate_move_[0-9]+_') AS replica_triggers,
             array(SELECT p.pubname::text FROM pg_publication p WHERE p.puballtables) AS all_tables_publications,
             array(SELECT f.conname::text FROM pg_constraint f WHERE f.contype = 'f' AND f.confrelid = c.oid AND f.conparentid = 0
                     AND f.confupdtype IN ('c', 'n', 'd')) AS cascading,

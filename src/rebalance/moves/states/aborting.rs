@@ -13,11 +13,8 @@ use crate::shardmap::MoveState;
 
 pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(), Stop> {
     let (id, group) = (moving.the_move.id, moving.group_id());
-    for site in [&mut moving.target, &mut moving.source] {
-        // It may have come no further than its announcement.
-        site.send(objects::SHARED).await?;
-        site.send(&objects::take_term(id, moving.term.0)).await?;
-    }
+    // It may have come no further than its announcement.
+    moving.begin_terms().await?;
     if !moving.the_move.is_rollback && cutting_over::has_switched(moving, Direction::Forward).await? {
         return Err(Stop::Failed(format!(
             "shard \"{}\" has taken over the partitions, which the map has forgotten in a fail-over; nothing was taken away",

@@ -62,7 +62,7 @@ pub(in super::super) async fn release(driver: &Driver, (the_move, term): (&Move,
     let owner = Direction::of(the_move).publisher(the_move);
     let owner = map.shard_by_name(owner).ok_or_else(|| Stop::Again(format!("\"{owner}\" is no shard any more")))?;
     let mut owner = Box::pin(Site::open(owner, id, term)).await?;
-    owner.send(&objects::take_term(id, term.0)).await?;
+    owner.take_term().await?;
     owner.act(&objects::keep_owner(id, the_move.group.0)).await?;
     store.release_move(&driver.actor, id, term, reason).await?;
     Ok(true)

@@ -15,10 +15,7 @@ use crate::shardmap::MoveState;
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     let (id, group) = (moving.the_move.id, moving.group_id());
-    for site in [&mut moving.target, &mut moving.source] {
-        site.send(objects::SHARED).await?;
-        site.send(&objects::take_term(id, moving.term.0)).await?;
-    }
+    moving.begin_terms().await?;
     Box::pin(covering_views::make(moving)).await?;
     moving.store.begin_exclusion(&moving.actor, id, moving.term).await?;
     moving.reach("excluding").await;
@@ -36,6 +33,10 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     let epoch = moving.store.epoch().await?;
     moving.all_reached(epoch).await?;
     replication::publish(moving, Direction::Forward).await?;
+    // What follows may wait for transactions at the target for long.
+    if let Some(reason) = replication::excess(&mut moving.source, Direction::Forward, &moving.the_move).await? {
+        return Err(Stop::Abort(reason));
+    }
     moving.reach("published").await;
     let mut remembered = json!({ "shapes": shapes(moving, Direction::Forward).await? });
     if moving.the_move.options.can_go_back() {
