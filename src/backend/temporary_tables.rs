@@ -58,11 +58,12 @@ pub fn read(rows: &[Vec<Option<Bytes>>], is_database_collation_c: bool) -> Resul
 fn table(row: &Row<'_>, oid: Oid) -> Result<Relation, UnexpectedRow> {
     let children = row.text(3).unwrap_or_default();
     let children: Result<Vec<Oid>, _> = children.split(',').filter(|child| !child.is_empty()).map(str::parse).collect();
+    let kind = if row.text(2) == Some("p") { RelationKind::PartitionedTable } else { RelationKind::Table };
     Ok(Relation {
         oid,
         schema: "pg_temp".to_owned(),
         name: row.needed(1)?.to_owned(),
-        kind: if row.text(2) == Some("p") { RelationKind::PartitionedTable } else { RelationKind::Table },
+        kind,
         owner: String::new(),
         columns: Vec::new(),
         uniques: Vec::new(),
@@ -74,6 +75,7 @@ fn table(row: &Row<'_>, oid: Oid) -> Result<Relation, UnexpectedRow> {
         has_row_security: false,
         parents: Vec::new(),
         children: children.map_err(|_| UnexpectedRow { column: 3 })?,
+        partition_columns: (kind == RelationKind::Table).then(Vec::new),
     })
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{BodyReader, Catalog, ForeignKey, Oid, Relation, RelationKind, Trigger};
+use super::{BodyReader, Catalog, ForeignKey, Oid, Relation, RelationKind, Trigger, TriggerEvents};
 
 /// ON DELETE or ON UPDATE of a foreign key. NO ACTION and RESTRICT only look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,6 +110,19 @@ impl Catalog {
         let mut found = self.actions_after(relation, RowChange::Deleted, reader);
         found.extend(self.actions_after(relation, RowChange::Updated(columns), reader));
         found
+    }
+
+    /// For which triggers an UPDATE that assigns these columns may fire. A row that gets to another partition is deleted from its own
+    /// and inserted there.
+    pub fn events_of_update(&self, relation: &Relation, columns: BTreeSet<String>, reader: &dyn BodyReader) -> TriggerEvents {
+        let change = self.with_own_changes(relation, RowChange::Updated(columns), reader);
+        let is_changed = |column: &String| matches!(&change, RowChange::Updated(columns) if columns.contains(column));
+        let moves_rows =
+            |member: &&Relation| member.partition_columns.as_ref().is_none_or(|columns| columns.iter().any(is_changed));
+        match self.family(relation).iter().any(moves_rows) {
+            true => TriggerEvents::MOVE,
+            false => TriggerEvents::UPDATE,
+        }
     }
 
     /// What triggers of the row set besides, and what is generated anew. PostgreSQL's own trigger functions set no key.

@@ -144,6 +144,9 @@ pub struct Relation {
     /// Parents (inheritance or partitioning) and children, by oid.
     pub parents: Vec<Oid>,
     pub children: Vec<Oid>,
+    /// Of a partitioned table, the columns by which a row belongs to a partition; `None` where they are not known: its key has
+    /// expressions.
+    pub partition_columns: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,7 +226,18 @@ impl TriggerEvents {
     pub const INSERT: Self = Self { insert: true, ..Self::NONE };
     pub const UPDATE: Self = Self { update: true, ..Self::NONE };
     pub const DELETE: Self = Self { delete: true, ..Self::NONE };
-    const NONE: Self = Self { insert: false, update: false, delete: false, truncate: false };
+    /// Of a row that is deleted from one partition or shard and inserted into another.
+    pub const MOVE: Self = Self { truncate: false, ..Self::ALL };
+    pub const NONE: Self = Self { insert: false, update: false, delete: false, truncate: false };
+
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            insert: self.insert || other.insert,
+            update: self.update || other.update,
+            delete: self.delete || other.delete,
+            truncate: self.truncate || other.truncate,
+        }
+    }
 
     /// Is one of these among them?
     pub fn meets(self, other: Self) -> bool {

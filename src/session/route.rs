@@ -191,7 +191,11 @@ impl Session {
         if let Scope::Placed { parts, .. } = &statement.scope {
             self.check_keys_encoding(parts, inputs)?;
         }
-        let found = match self.find_route(statement, inputs).await {
+        let found = self.find_route(statement, inputs).await;
+        if let Ok(route) = &found {
+            self.begin_for_clock(statement, inputs.text(), route);
+        }
+        let found = match found {
             Ok(route) if self.transaction.is_open() => {
                 self.settle_clock(statement, inputs.text(), &route).map(|()| route).map_err(Failure::from)
             }

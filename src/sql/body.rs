@@ -292,7 +292,8 @@ fn statement(node: Node<'_>, found: &mut Found) {
             creates(create.relation(), is_dropped_at_commit, found);
         }
         Node::CreateTableAsStmt(create) => {
-            query(create.query(), found);
+            // A query, or EXECUTE.
+            statement(create.query(), found);
             let is_dropped_at_commit = create.into().is_some_and(|into| into.on_commit == nodes::OnCommitAction::ONCOMMIT_DROP);
             creates(create.into().and_then(nodes::IntoClause::rel), is_dropped_at_commit, found);
         }

@@ -502,6 +502,7 @@ fn place_table_as(
     source: Source<'_>,
     context: &Context,
 ) -> Result<Placement, PgError> {
+    let Node::SelectStmt(select) = query else { return Err(execute_refusal(tag)) };
     let relation = into.and_then(|into| into.rel());
     let temporary = relation.filter(|relation| ddl::is_temporary(relation)).and_then(|relation| relation.relname());
     let command = |table_as: Option<TableAs>| Command::Ddl {
@@ -525,10 +526,6 @@ fn place_table_as(
         };
         return Ok(Placement::new(command(None), scope, Effect::Write));
     }
-    let Node::SelectStmt(select) = query else {
-        // CREATE TABLE AS EXECUTE.
-        return Err(table_as_refusal(tag));
-    };
     if temporary.is_none() && mentioned(source, context).is_some() {
         return Err(of_temporary(tag));
     }
@@ -569,6 +566,14 @@ fn of_temporary(tag: &str) -> PgError {
         format!("{tag} of temporary tables is not supported"),
         "Every shard gets the definition, and none but the session's own connection has these tables.",
         "Make it temporary too, or create a table first and insert the rows.",
+    )
+}
+
+fn execute_refusal(tag: &str) -> PgError {
+    PgError::unsupported(
+        format!("{tag} EXECUTE is not supported"),
+        "The table is made on every shard, and the prepared statement is the session's.",
+        "Write the query in place of EXECUTE.",
     )
 }
 

@@ -67,6 +67,7 @@ impl Fixture {
             has_row_security: false,
             parents: Vec::new(),
             children: Vec::new(),
+            partition_columns: Some(Vec::new()),
         };
         self.catalog.relation_names.insert((schema.to_owned(), name.to_owned()), oid);
         self.catalog.relations.insert(oid, relation);

@@ -41,6 +41,7 @@ struct RelationRow {
     owner: String,
     has_row_security: bool,
     definition: String,
+    partition_columns: Option<Vec<String>>,
     is_extension_member: bool,
 }
 
@@ -70,6 +71,9 @@ SELECT c.oid::int8 AS oid, n.nspname::text AS schema, c.relname::text AS name, c
            CASE WHEN c.relkind = 'S' THEN (SELECT 'as ' || format_type(s.seqtypid, NULL) || CASE WHEN s.seqcycle THEN ' cycle' ELSE '' END
                                            FROM pg_sequence s WHERE s.seqrelid = c.oid) END,
            CASE WHEN c.relkind IN ('v', 'm') THEN array_to_string(c.reloptions, ' ') END) AS definition,
+       (SELECT array_agg(a.attname::text) FROM pg_partitioned_table k
+        JOIN pg_attribute a ON a.attrelid = k.partrelid AND a.attnum = ANY (k.partattrs)
+        WHERE k.partrelid = c.oid AND k.partexprs IS NULL) AS partition_columns,
        EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
            AS is_extension_member
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -115,6 +119,7 @@ fn add_relations(rows: Vec<RelationRow>, catalog: &mut Catalog, printed: &Printe
                 has_row_security: row.has_row_security,
                 parents: Vec::new(),
                 children: Vec::new(),
+                partition_columns: row.partition_columns.or((kind != RelationKind::PartitionedTable).then(Vec::new)),
             },
         );
     }

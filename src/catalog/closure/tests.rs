@@ -62,6 +62,7 @@ fn relation(oid: Oid, schema: &str, name: &str, kind: RelationKind) -> Relation 
         has_row_security: false,
         parents: Vec::new(),
         children: Vec::new(),
+        partition_columns: Some(Vec::new()),
     }
 }
 

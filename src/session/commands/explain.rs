@@ -50,6 +50,8 @@ struct Explained<'a> {
 struct Asked {
     reach: Reach,
     sql: String,
+    /// It is not the client's: with the time of the transaction in it.
+    is_timed: bool,
 }
 
 /// How the shards are asked.
@@ -101,6 +103,10 @@ impl Session {
             }
             (Some(asked), None) => self.plans(&explained, &asked, Ask::Query).await?,
             (Some(asked), Some((prepared, bind))) => {
+                let is_one = asked.reach.single().is_some();
+                if explained.is_analyze && (!is_one || self.reads_other_clock(inner, asked.reach.single())?) {
+                    self.check_parameters(bind, &types)?;
+                }
                 let after_names = after_names.as_deref().unwrap_or_default();
                 self.plans(&explained, &asked, Ask::Bound { prepared, portal: bind.portal, after_names }).await?
             }
@@ -243,11 +249,12 @@ impl Session {
         };
         let sql = merge.map_or_else(|| alone.to_owned(), |merge| fragment_text(inner, &merge, text));
         let reach = reach.ok_or_else(|| PgError::internal("a route without shards"))?;
-        let sql = if is_analyze { self.text_with_time(&reach, inner, &sql).await?.unwrap_or(sql) } else { sql };
-        self.transaction.timed = None;
+        let timed = if is_analyze { self.made_text_with_time(&reach, inner, &sql).await? } else { None };
+        let is_timed = timed.is_some();
+        let sql = timed.unwrap_or(sql);
         let names: Vec<String> = reach.shards().iter().map(|shard| self.shard_name(*shard)).collect();
         let on = names.iter().map(|name| (name.clone(), sql.trim().to_owned())).collect();
-        let asked = Asked { reach, sql: format!("{explain}{sql}") };
+        let asked = Asked { reach, sql: format!("{explain}{sql}"), is_timed };
         Ok((Head { shards: names, on, ..head }, Some(asked), Vec::new()))
     }
 
@@ -260,7 +267,7 @@ impl Session {
         let is_one_of_several = asked.reach.shards().len() > 1;
         let fragment = match &ask {
             Ask::Query => None,
-            Ask::Bound { prepared, .. } if is_one_of_several => Some(self.fragment_of(prepared, asked).await?),
+            Ask::Bound { prepared, .. } if is_one_of_several || asked.is_timed => Some(self.fragment_of(prepared, asked).await?),
             Ask::Bound { prepared, .. } => Some(Arc::clone(prepared)),
         };
         // Error positions are those of the client's text.

@@ -189,8 +189,10 @@ impl Session {
         Ok(())
     }
 
-    /// A shard has refused this text: names that were given to it in this batch do not exist.
+    /// A shard has refused this text: names that were given to it in this batch do not exist, and its Parse has its answer, which is
+    /// not asked for again in a transaction that has failed by it.
     pub(in crate::session) fn forget_unproven(&mut self, id: StatementId) {
+        self.batch.unanswered.take_if(|unanswered| unanswered.id == id);
         for (name, _) in self.batch.unproven.extract_if(.., |(_, unproven)| *unproven == id) {
             if self.statements.get(&name).is_some_and(|statement| statement.id == id) {
                 self.statements.remove(&name);

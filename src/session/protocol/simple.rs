@@ -202,10 +202,13 @@ impl Session {
         let statements = &read.analyzed.statements;
         if let Some(reach) = self.common_reach(statements, &Inputs::literals(text, &read.literals)).await? {
             let writes = statements.iter().find(|statement| statement.effect == Effect::Write);
-            self.gateway.counters.statements(RouteKind::SingleShard, statements.len() as u64);
-            self.note_route(RouteKind::SingleShard, reach.shards().first().copied());
             let decisive = writes.or(statements.first()).ok_or_else(|| PgError::internal("no statement"))?;
-            return self.run_on_shard(&reach, decisive, text).await;
+            // The time of a transaction is put into one statement at a time.
+            if !self.reads_other_clock(decisive, reach.single())? {
+                self.gateway.counters.statements(RouteKind::SingleShard, statements.len() as u64);
+                self.note_route(RouteKind::SingleShard, reach.shards().first().copied());
+                return self.run_on_shard(&reach, decisive, text).await;
+            }
         }
         let mut end = 0;
         self.characters_before = 0;

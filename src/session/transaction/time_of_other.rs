@@ -21,7 +21,8 @@ use crate::session::sequences::numbers::{with_more_parameters, with_position};
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shard_key::oid;
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{Analysis, Command, Scope};
+use crate::sql::analysis::{Analysis, Command, Effect, Scope};
+use crate::sql::rewrite::clock::mentions_clock;
 use crate::sql::rewrite::transaction_time::with_time;
 use crate::wire;
 
@@ -75,13 +76,27 @@ impl Session {
         Ok(())
     }
 
-    /// Would the shard read its own clock, which is not the transaction's? What a server says of itself it says by its own.
+    /// A pipeline is one transaction, and has one time: here from the first statement that reads the clock elsewhere than where the
+    /// pipeline began.
+    pub(in crate::session) fn begin_for_clock(&mut self, statement: &Analysis, text: &str, route: &Route) {
+        let first = self.participants.iter().find(|participant| participant.needs_sync).map(|participant| participant.shard);
+        let is_elsewhere = first.is_some_and(|first| first != MAP_DATABASE && route.shard() != Some(first));
+        if self.transaction.is_open() || !self.batch.is_open || !is_elsewhere || !has_clock_of_transaction(statement) {
+            return;
+        }
+        let text = statement.alone(text);
+        let may_read = statement.effect == Effect::Write || mentions_clock(text);
+        if may_read && !matches!(with_time(text, &self.context, PARAMETER), Ok(None)) {
+            self.begin_for_pipeline();
+        }
+    }
+
+    /// Would the shard read its own clock, which is not the transaction's?
     #[inline]
     pub(in crate::session) fn reads_other_clock(&self, statement: &Analysis, shard: Option<ShardId>) -> Result<bool, PgError> {
         let Some(shard) = shard.filter(|_| self.transaction.is_open()) else { return Ok(false) };
-        let is_read = shard != MAP_DATABASE
-            && !matches!(statement.scope, Scope::System | Scope::Map | Scope::Proxy(_))
-            && self.clock_shard()?.is_some_and(|first| first != shard);
+        let is_read =
+            shard != MAP_DATABASE && has_clock_of_transaction(statement) && self.clock_shard()?.is_some_and(|first| first != shard);
         Ok(is_read && self.hinted(statement)?.is_none())
     }
 
@@ -100,14 +115,24 @@ impl Session {
         text: &str,
     ) -> Result<Option<String>, Failure> {
         self.transaction.timed = None;
+        let changed = self.made_text_with_time(reach, statement, text).await?;
+        self.transaction.timed = changed.as_ref().map(|changed| Timed { own: text.to_owned(), changed: changed.clone() });
+        Ok(changed)
+    }
+
+    /// The same of a text that is not the client's, in which a place means nothing to it.
+    pub(in crate::session) async fn made_text_with_time(
+        &mut self,
+        reach: &Reach,
+        statement: &Analysis,
+        text: &str,
+    ) -> Result<Option<String>, Failure> {
         if !self.reads_other_clock(statement, reach.single())? || with_time(text, &self.context, PARAMETER)?.is_none() {
             return Ok(None);
         }
         // Digits, dashes, colons: nothing to quote.
         let time = format!("'{}'::pg_catalog.timestamptz", self.time_of_transaction().await?);
-        let changed = with_time(text, &self.context, &time)?;
-        self.transaction.timed = changed.as_ref().map(|changed| Timed { own: text.to_owned(), changed: changed.clone() });
-        Ok(changed)
+        Ok(with_time(text, &self.context, &time)?)
     }
 
     /// An error's message with its place in the client's own text.
@@ -170,6 +195,11 @@ impl Session {
             None => self.bind_on_shard(reach, statement, bind, portal).await,
         }
     }
+}
+
+/// What a server says of itself it says by its own.
+fn has_clock_of_transaction(statement: &Analysis) -> bool {
+    !matches!(statement.scope, Scope::System | Scope::Map | Scope::Proxy(_))
 }
 
 /// For a look at what would be replaced.

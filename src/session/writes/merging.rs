@@ -83,6 +83,21 @@ impl Session {
         }
     }
 
+    /// The key that all rows would be merged into has no shard: right if there are none.
+    pub(in crate::session) async fn merge_without_rows(
+        &mut self,
+        staging: &Staging,
+        answer: &Answer,
+        alone: &str,
+        asked: &Asked<'_>,
+    ) -> Result<String, Failure> {
+        if !answer.rows.is_empty() {
+            return Err(staging.refusal().clone().into());
+        }
+        self.check_privileges(alone, asked).await?;
+        Ok("MERGE 0".to_owned())
+    }
+
     async fn prove_merging(&mut self, staging: &Staging, text: &str, asked: &Asked<'_>) -> Result<(), Failure> {
         let read = self.read_anew(text).await?;
         let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("a staged MERGE is empty"))?;

@@ -113,7 +113,8 @@ impl Session {
         };
         let alone = statement.alone(inputs.text());
         let stages = stages(alone, &self.context)?;
-        let kind = if !stages.is_empty() {
+        let may_be_nothing = stages.unsplit.is_some() && refusal.code == SqlState::NO_SHARD_FOR_KEY;
+        let kind = if may_be_nothing || !stages.is_empty() {
             WritingKind::Staged(Arc::new(Staging { stages, refusal }))
         } else if let (Command::Query(QueryKind::Update), Some(moving)) = (&statement.command, moving(alone, &self.context)?) {
             WritingKind::Moved(Arc::new(moving))
@@ -243,6 +244,10 @@ impl Session {
             self.answer_sub_selects(staging, &with, clock.as_ref(), &mut splices).await?;
             let answered = Box::pin(self.answer_rest(&spliced(alone, &splices), asked)).await;
             return refused_if_about_the_text(answered, &staging.refusal);
+        }
+        if let Some(source) = &staging.stages.unsplit {
+            let answer = self.answer_stage(source, &with, &staging.stages, clock.as_ref()).await?;
+            return self.merge_without_rows(staging, &answer, alone, asked).await;
         }
         if let Some(merging) = &staging.stages.merging {
             let answer = self.answer_stage(&merging.source, &with, &staging.stages, clock.as_ref()).await?;
@@ -503,12 +508,15 @@ impl Session {
         };
         let route = self.route(statement, &inputs).await?;
         self.note_numbers_of(statement.numbers, &route);
-        let writing = match route {
-            Route::Shard(reach) => Arc::new(Writing { reach: Some(reach), kind: WritingKind::Parts }),
-            Route::Write(writing) => writing,
-            Route::Scatter(_) | Route::Gather(_) => return Err(PgError::internal("a write is routed as a read").into()),
-        };
-        Ok(Found { writing, text })
+        match route {
+            Route::Shard(reach) => {
+                let timed = Box::pin(self.made_text_with_time(&reach, statement, &text)).await?;
+                let writing = Arc::new(Writing { reach: Some(reach), kind: WritingKind::Parts });
+                Ok(Found { writing, text: timed.unwrap_or(text) })
+            }
+            Route::Write(writing) => Ok(Found { writing, text }),
+            Route::Scatter(_) | Route::Gather(_) => Err(PgError::internal("a write is routed as a read").into()),
+        }
     }
 
     pub(in crate::session) async fn write_text_of(
@@ -686,7 +694,7 @@ impl Session {
 
 /// What its queries give may be supported, or may be no rows.
 fn may_do_in_stages(command: &Command, code: SqlState) -> bool {
-    let stores_what_they_give = matches!(command, Command::Query(QueryKind::Insert));
+    let stores_what_they_give = matches!(command, Command::Query(QueryKind::Insert | QueryKind::Merge));
     code == SqlState::FEATURE_NOT_SUPPORTED || (stores_what_they_give && code == SqlState::NO_SHARD_FOR_KEY)
 }
 

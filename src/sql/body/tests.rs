@@ -24,6 +24,15 @@ fn expect(language: &str, body: &str, reads: &str, writes: &str, functions: &str
     assert_eq!(summary(language, body), (reads.to_owned(), writes.to_owned(), functions.to_owned()), "{body}");
 }
 
+/// The grammar's walk knows queries alone.
+#[test]
+fn a_table_of_a_prepared_statement_is_not_read() {
+    for body in ["create temp table a as execute p (f(1))", "create table a as execute p with no data"] {
+        assert!(read("sql", body).unknown.is_some(), "{body}");
+        assert!(read("plpgsql", &format!("begin {body}; end")).unknown.is_some(), "{body}");
+    }
+}
+
 #[test]
 fn sql_bodies() {
     expect("sql", "select count(*) from t", "t", "", "count");

@@ -144,9 +144,9 @@ impl<'c> Reader<'c> {
     fn note_action(&mut self, action: &ActionOn<'c>) {
         let relation = action.relation;
         let mut is_at_home = false;
-        let events = match action.change {
+        let events = match &action.change {
             RowChange::Deleted => TriggerEvents::DELETE,
-            RowChange::Updated(_) => TriggerEvents::UPDATE,
+            RowChange::Updated(columns) => self.context.catalog.events_of_update(relation, columns.clone(), &SqlBodyReader),
         };
         match relations::placed(self.context, relation, true) {
             Resolved::Sharded { table, .. } => {

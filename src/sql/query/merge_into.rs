@@ -32,7 +32,15 @@ impl<'c> Reader<'c> {
     pub fn merge_statement<'n>(&mut self, merge: &'n nodes::MergeStmt, ctes: &CteList<'n>) -> Result<Modified, PgError> {
         let ctes = self.with(merge.with_clause(), None, ctes)?;
         let mut frame = Frame::default();
-        let target = self.target(merge.relation().ok_or_else(unknown_query)?, &mut frame, TriggerEvents::ALL)?;
+        let target = self.target(merge.relation().ok_or_else(unknown_query)?, &mut frame, events_of(merge))?;
+        let mut events = events_of(merge);
+        for clause in merge.merge_when_clauses().iter().filter(|clause| clause.command_type == nodes::CmdType::CMD_UPDATE) {
+            let assigned = clause.target_list().iter().filter_map(|assignment| match assignment {
+                Node::ResTarget(assignment) => assignment.name(),
+                _ => None,
+            });
+            events = events.with(self.note_moving(assigned, &target));
+        }
         let mut findings = Findings::default();
         let source = self.item_of_from(merge.source_relation(), &mut frame, &ctes, &mut findings.subqueries)?;
         let scope = Scope { frame: &frame, ctes: &ctes, windows: None };
@@ -68,7 +76,7 @@ impl<'c> Reader<'c> {
             subqueries: Vec::new(),
         };
         self.check_copied_write(&target, true);
-        self.note_notifying(&target, TriggerEvents::ALL);
+        self.note_notifying(&target, events);
         self.place_write(&target, vec![join], Facts::new(), findings)?;
         Ok(Modified { outputs, is_complete, ..Modified::of(&target) })
     }
@@ -235,4 +243,14 @@ fn inserted_elsewhere(name: &str) -> PgError {
         "The shard key of the rows that it inserts is not that of the source's rows, which would be on other shards.",
         "Insert the shard key of a source that is sharded alike, restrict source and target to one key, or use INSERT ... ON CONFLICT.",
     )
+}
+
+/// Of its actions.
+fn events_of(merge: &nodes::MergeStmt) -> TriggerEvents {
+    merge.merge_when_clauses().iter().fold(TriggerEvents::NONE, |events, clause| match clause.command_type {
+        nodes::CmdType::CMD_INSERT => events.with(TriggerEvents::INSERT),
+        nodes::CmdType::CMD_UPDATE => events.with(TriggerEvents::UPDATE),
+        nodes::CmdType::CMD_DELETE => events.with(TriggerEvents::DELETE),
+        _ => events,
+    })
 }

@@ -3,6 +3,7 @@
 //! The rows that a write makes must be on the shard that owns their key. For UPDATE the key must not change; for INSERT its value
 //! must be known ([`super::insert`], [`super::merge_into`]).
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -267,20 +268,35 @@ impl<'c> Reader<'c> {
         }
     }
 
-    /// A row that gets another key is deleted where it is and inserted elsewhere.
-    fn note_moving(&mut self, update: &nodes::UpdateStmt, target: &Target<'c>) {
-        let (TargetKind::Sharded { key, .. }, Some(relation)) = (&target.kind, target.relation) else { return };
-        let is_key = |name: &str| key.iter().any(|key| key.column.column == name);
-        if update.target_list().iter().any(|assignment| assignment.name().is_some_and(is_key)) {
-            self.written_relation(relation, TriggerEvents::ALL);
+    /// For which triggers an UPDATE that assigns these columns may fire, which are noted where they are more than its own: a row that
+    /// gets to another shard or partition is deleted where it is and inserted there.
+    pub fn note_moving<'n>(&mut self, assigned: impl Iterator<Item = &'n str>, target: &Target<'c>) -> TriggerEvents {
+        let Some(relation) = target.relation else { return TriggerEvents::UPDATE };
+        let columns: BTreeSet<String> = assigned.map(str::to_owned).collect();
+        let key = match &target.kind {
+            TargetKind::Sharded { key, .. } => key.iter().map(|key| key.column).collect(),
+            TargetKind::Replicated | TargetKind::Home => Vec::new(),
+        };
+        let events = match key.iter().any(|key| columns.contains(&key.column)) {
+            true => TriggerEvents::MOVE,
+            false => self.context.catalog.events_of_update(relation, columns, &SqlBodyReader),
+        };
+        if events != TriggerEvents::UPDATE {
+            self.written_relation(relation, events);
+            match target.kind {
+                TargetKind::Sharded { .. } => self.check_key_triggers(relation, &key, events),
+                TargetKind::Replicated => self.check_copied_triggers(relation, events),
+                TargetKind::Home => {}
+            }
         }
+        events
     }
 
     fn update<'n>(&mut self, update: &'n nodes::UpdateStmt, ctes: &CteList<'n>) -> Result<Modified, PgError> {
         let ctes = self.with(update.with_clause(), None, ctes)?;
         let mut frame = Frame::default();
         let target = self.target_or_view(update.relation().ok_or_else(unknown_query)?, &mut frame, TriggerEvents::UPDATE)?;
-        self.note_moving(update, &target);
+        let events = self.note_moving(update.target_list().iter().filter_map(nodes::ResTarget::name), &target);
         let mut findings = Findings::default();
         let mut from = vec![FromItem::Leaf(target.leaf)];
         for item in update.from_clause() {
@@ -299,7 +315,7 @@ impl<'c> Reader<'c> {
         findings.returned = findings.subqueries.split_off(before);
         let is_determined = self.meets_one(update, &target);
         self.check_copied_write(&target, is_determined);
-        self.note_notifying(&target, TriggerEvents::UPDATE);
+        self.note_notifying(&target, events);
         self.place_write(&target, from, filter, findings)?;
         Ok(Modified { outputs, is_complete, ..Modified::of(&target) })
     }

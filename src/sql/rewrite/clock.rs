@@ -23,23 +23,22 @@ pub const STATEMENT_INSTANT: &str = "shardgate_clock.statement";
 /// The text with its clocks replaced by the settings; `None`: it has none. `context`: of the session that reads the names in it; none
 /// where they are PostgreSQL's own under any search path.
 pub fn replaced(text: &str, context: Option<&Context>) -> Result<Option<String>, PgError> {
-    replaced_by(text, context, &|setting| format!("pg_catalog.current_setting('{setting}')::pg_catalog.timestamptz"))
+    replaced_by(text, context, &|setting| Some(format!("pg_catalog.current_setting('{setting}')::pg_catalog.timestamptz")))
 }
 
 /// The text with its clocks as constants; `None`: it has none. `value`: of each setting, as PostgreSQL prints a time.
 pub fn fixed(text: &str, context: Option<&Context>, value: &dyn Fn(&str) -> String) -> Result<Option<String>, PgError> {
-    replaced_by(text, context, &|setting| format!("'{}'::pg_catalog.timestamptz", value(setting)))
+    replaced_by(text, context, &|setting| Some(format!("'{}'::pg_catalog.timestamptz", value(setting))))
 }
 
 /// The text with `instant`, an expression, in place of the clocks of its transaction; `None`: it has none. The time of the statement
 /// stays the server's own.
 pub fn of_transaction(text: &str, context: Option<&Context>, instant: &str) -> Result<Option<String>, PgError> {
-    let of_setting = |setting: &str| if setting == INSTANT { instant } else { "pg_catalog.statement_timestamp()" }.to_owned();
-    replaced_by(text, context, &of_setting)
+    replaced_by(text, context, &|setting| (setting == INSTANT).then(|| instant.to_owned()))
 }
 
-/// `instant`: the SQL that stands for a setting.
-fn replaced_by(text: &str, context: Option<&Context>, instant: &dyn Fn(&str) -> String) -> Result<Option<String>, PgError> {
+/// `instant`: the SQL that stands for a setting; `None`: its clocks stay as they are.
+fn replaced_by(text: &str, context: Option<&Context>, instant: InstantOf<'_>) -> Result<Option<String>, PgError> {
     if !mentions_clock(text) {
         return Ok(None);
     }
@@ -83,6 +82,9 @@ fn replaced_by(text: &str, context: Option<&Context>, instant: &dyn Fn(&str) -> 
     Ok(Some(out))
 }
 
+/// The SQL that stands for a setting.
+type InstantOf<'a> = &'a dyn Fn(&str) -> Option<String>;
+
 /// Every clock of the text can be replaced.
 pub fn is_movable(text: &str, context: Option<&Context>) -> bool {
     replaced(text, context).is_ok_and(|replaced| replaced.is_some())
@@ -108,7 +110,7 @@ fn clock(
     tokens: &Tokens<'_>,
     index: usize,
     context: Option<&Context>,
-    instant: &dyn Fn(&str) -> String,
+    instant: InstantOf<'_>,
 ) -> Result<Option<(String, usize, usize)>, PgError> {
     let piece = |index: usize| tokens.piece(index);
     let word = match piece(index) {
@@ -120,9 +122,8 @@ fn clock(
     let is_call = piece(index + 1) == "(";
     match word.as_str() {
         "now" | "transaction_timestamp" | "statement_timestamp" if is_call => {
-            if piece(index + 2) != ")" {
-                return Ok(None);
-            }
+            let setting = if word == "statement_timestamp" { STATEMENT_INSTANT } else { INSTANT };
+            let Some(instant) = instant(setting).filter(|_| piece(index + 2) == ")") else { return Ok(None) };
             if before != "."
                 && let Some(function) = context.and_then(|context| context.hiding(&word, &context.search_path))
             {
@@ -142,8 +143,7 @@ fn clock(
             if piece(index + 3).eq_ignore_ascii_case("over") {
                 return Err(not_replaced());
             }
-            let setting = if word == "statement_timestamp" { STATEMENT_INSTANT } else { INSTANT };
-            Ok(Some((value(&instant(setting), "pg_catalog.timestamptz", "", &word), first, index + 2)))
+            Ok(Some((value(&instant, "pg_catalog.timestamptz", "", &word), first, index + 2)))
         }
         // Of one argument it is the time until today.
         "age" if is_call && !has_comma(tokens, index + 1) => Err(not_replaced()),
@@ -156,6 +156,7 @@ fn clock(
             if is_label(tokens, index, &before) {
                 return Err(not_replaced());
             }
+            let Some(instant) = instant(INSTANT) else { return Ok(None) };
             let has_precision = is_call && piece(index + 3) == ")";
             if is_call && !has_precision {
                 return Err(not_replaced());
@@ -168,7 +169,7 @@ fn clock(
                 "localtime" => "pg_catalog.time",
                 _ => "pg_catalog.timestamp",
             };
-            Ok(Some((value(&instant(INSTANT), type_name, &precision, &word), index, if has_precision { index + 3 } else { index })))
+            Ok(Some((value(&instant, type_name, &precision, &word), index, if has_precision { index + 3 } else { index })))
         }
         _ => Ok(None),
     }
@@ -182,8 +183,8 @@ fn value(instant: &str, type_name: &str, precision: &str, name: &str) -> String 
 }
 
 /// What stands for a string with its type; an expression without a name, as a cast of a string is.
-fn time(literal: &str, type_name: &str, instant: &dyn Fn(&str) -> String) -> Option<String> {
-    let instant = instant(INSTANT);
+fn time(literal: &str, type_name: &str, instant: InstantOf<'_>) -> Option<String> {
+    let instant = instant(INSTANT)?;
     let days = match literal.strip_prefix('\'')?.strip_suffix('\'')?.trim().to_ascii_lowercase().as_str() {
         "now" => return Some(format!("(({instant} - '0 s'::pg_catalog.interval)::{type_name})")),
         "today" => 0,
@@ -334,6 +335,16 @@ mod tests {
         let date = "(SELECT '2026-01-02 03:04:05.6+00'::pg_catalog.timestamptz::pg_catalog.date AS current_date)";
         assert_eq!(text("SELECT current_date + 1, gen_random_uuid()"), Some(format!("SELECT {date} + 1, gen_random_uuid()")));
         assert_eq!(text("SELECT 1"), None);
+    }
+
+    #[test]
+    fn the_time_of_the_statement_is_not_that_of_the_transaction() {
+        let text = |sql: &str| of_transaction(sql, None, "$1").expect("replaced");
+        assert_eq!(text("SELECT statement_timestamp() > at FROM statement_timestamp() at"), None);
+        assert_eq!(
+            text("SELECT statement_timestamp(), now()"),
+            Some("SELECT statement_timestamp(), (SELECT $1 AS now)".to_owned())
+        );
     }
 
     #[test]

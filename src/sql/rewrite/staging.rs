@@ -99,6 +99,8 @@ pub struct Stages {
     pub defaults: Option<Defaults>,
     /// A MERGE whose source's rows are split.
     pub merging: Option<Merging>,
+    /// The source of a MERGE whose rows are not split, since none of its columns is the target's key: without rows nothing is done.
+    pub unsplit: Option<Stage>,
     /// The statement is a query: its WITH writes, or it locks rows.
     pub is_query: bool,
     /// A query takes row locks or writes: it runs in the transaction of the whole.
@@ -131,12 +133,12 @@ impl Stages {
 
     /// All queries.
     pub fn stages(&self) -> impl Iterator<Item = &Stage> {
-        let source = self.merging.iter().map(|merging| &merging.source);
+        let source = self.merging.iter().map(|merging| &merging.source).chain(&self.unsplit);
         self.ctes.iter().map(|cte| &cte.stage).chain(&self.queries).chain(&self.tables).chain(source)
     }
 
     pub fn stages_mut(&mut self) -> impl Iterator<Item = &mut Stage> {
-        let source = self.merging.iter_mut().map(|merging| &mut merging.source);
+        let source = self.merging.iter_mut().map(|merging| &mut merging.source).chain(&mut self.unsplit);
         self.ctes.iter_mut().map(|cte| &mut cte.stage).chain(&mut self.queries).chain(&mut self.tables).chain(source)
     }
 }

@@ -515,6 +515,16 @@ fn errors() -> Vec<(&'static str, Vec<Cycle>)> {
             vec![vec![parse("", "SELECT 1 / (id - 5) AS x FROM accounts ORDER BY x"), bind("", "", &[]), execute("", 0)], one()],
         ),
         (
+            "a column that is not there, after a write on the home shard",
+            vec![
+                ["BEGIN", "INSERT INTO options VALUES ('lost')", "SELECT nothing FROM accounts WHERE id = $1"]
+                    .iter()
+                    .flat_map(|text| [parse("", text), bind("", "", if text.contains('$') { &["1"] } else { &[] }), execute("", 0)])
+                    .collect(),
+                vec![parse("", "ROLLBACK"), bind("", "", &[]), execute("", 0)],
+            ],
+        ),
+        (
             "a bad value for several shards",
             vec![
                 vec![parse("", "SELECT id FROM accounts WHERE balance > $1 ORDER BY id"), bind("", "", &["x"]), execute("", 0)],

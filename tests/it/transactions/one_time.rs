@@ -89,10 +89,14 @@ async fn every_statement_of_a_transaction_has_its_time() {
         assert_eq!(client.row(TIMES).await, ["1", "1", "1", "t", "5"], "{sent:?}");
         assert_eq!(client.value("SELECT at = now() FROM journal").await, "t", "{sent:?}");
         for place in 0..3 {
-            let sql = "SELECT k FROM stamps WHERE k = $1 AND at = now() AND day = CURRENT_DATE AND utc::time = (now() AT TIME ZONE 'utc')::time";
-            let key = fill_in(&stage, &format!("{{{place}}}"));
-            let told = send(&mut client, sent, sql, &[&key]).await;
-            assert!(told.contains(&format!("D({key})")), "{sent:?} on shard {place}: {told}");
+            for sql in [
+                "SELECT k FROM stamps WHERE k = $1 AND at = now() AND day = CURRENT_DATE AND utc::time = (now() AT TIME ZONE 'utc')::time",
+                "SELECT k FROM stamps WHERE k = $1 AND at < statement_timestamp()",
+            ] {
+                let key = fill_in(&stage, &format!("{{{place}}}"));
+                let told = send(&mut client, sent, sql, &[&key]).await;
+                assert!(told.contains(&format!("D({key})")), "{sent:?} {sql} on shard {place}: {told}");
+            }
         }
         let told = send(
             &mut client,
@@ -140,6 +144,13 @@ async fn rows_that_come_by_other_ways_have_it_too() {
         ("UPDATE stamps SET at = now()", "C(UPDATE 6)"),
         ("SELECT now() = (SELECT max(at) FROM stamps)", "D(t)"),
         ("INSERT INTO journal (what) SELECT 'x' RETURNING at = now()", "D(t)"),
+        ("INSERT INTO journal (what) SELECT 'rows' FROM stamps RETURNING at = now()", "D(t)"),
+        ("INSERT INTO journal (what) VALUES ('script'); INSERT INTO journal (what) VALUES ('script') RETURNING at = now()", "D(t)"),
+        (
+            "MERGE INTO journal j USING stamps s ON j.id = -s.k WHEN NOT MATCHED THEN INSERT (id, at, what) VALUES (-s.k, now(), 'merged')",
+            "C(MERGE 6)",
+        ),
+        ("SELECT count(DISTINCT at), bool_and(at = now()), count(*) FROM journal", "D(1,t,15)"),
     ] {
         let told = client.ask(&ask(sql)).await;
         assert!(!told.contains("E(") && told.contains(wanted), "{sql}: {told}");
@@ -182,5 +193,56 @@ async fn what_cannot_have_it_is_refused_and_right_on_the_first_shard() {
     client.query("COPY journal (what) FROM STDIN");
     assert!(client.transcript().await.contains("E(0A000"));
     succeed(&mut client, "ROLLBACK").await;
+    stage.assert_log_is_clean();
+}
+
+/// What it runs has the time, and values that are read by a clock are refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_analyze_with_parameters_has_it() {
+    let stage = stage().await;
+    let mut client = stage.client().await;
+    let ask = |text: &str| fill_in(&stage, text);
+    succeed(&mut client, &ask("INSERT INTO stamps (k) VALUES ({0}), ({1}), ({2})")).await;
+    succeed(&mut client, "BEGIN").await;
+    succeed(&mut client, &ask("SELECT FROM stamps WHERE k = {1}")).await;
+    for (sql, key) in [
+        ("EXPLAIN ANALYZE UPDATE stamps SET at = now(), utc = now() AT TIME ZONE 'utc', day = current_date WHERE k = $1", "{0}"),
+        ("EXPLAIN ANALYZE UPDATE stamps SET at = now(), utc = now() AT TIME ZONE 'utc', day = current_date WHERE k = $1", "{1}"),
+        ("EXPLAIN ANALYZE UPDATE stamps SET at = now(), utc = now() AT TIME ZONE 'utc', day = current_date WHERE k = $1", "{2}"),
+        ("EXPLAIN ANALYZE INSERT INTO stamps (k) VALUES ($1)", "{3}"),
+        ("EXPLAIN ANALYZE INSERT INTO journal (what) VALUES ($1)", "{0}"),
+    ] {
+        let told = client.unnamed(sql, &[&ask(key)]).sync().transcript().await;
+        assert!(!told.contains("E("), "{sql}: {told}");
+    }
+    assert_eq!(client.row(TIMES).await, ["1", "1", "1", "t", "4"]);
+    assert_eq!(client.value("SELECT at = now() FROM journal").await, "t");
+    let told =
+        client.unnamed("EXPLAIN ANALYZE UPDATE stamps SET at = $2 WHERE k = $1", &[&ask("{0}"), "now"]).sync().transcript().await;
+    assert!(told.contains("E(0A000"), "{told}");
+    stage.assert_log_is_clean();
+}
+
+/// Without BEGIN the messages up to Sync are one transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pipeline_has_one_time() {
+    let stage = stage().await;
+    let mut client = stage.client().await;
+    let ask = |text: &str| fill_in(&stage, text);
+    succeed(&mut client, &ask("INSERT INTO stamps (k) VALUES ({0}), ({1}), ({2})")).await;
+    for last in
+        ["SELECT max(now()) FROM stamps", "INSERT INTO journal (what) VALUES ('piped') RETURNING at", "SELECT 'now'::timestamptz"]
+    {
+        for first in ["{0}", "{1}", "{2}"] {
+            client.unnamed("SELECT now() FROM stamps WHERE k = $1", &[&ask(first)]);
+            for key in ["{0}", "{1}", "{2}"] {
+                client.unnamed("SELECT now() FROM stamps WHERE k = $1 AND at < now()", &[&ask(key)]);
+            }
+            client.unnamed(&ask("INSERT INTO stamps (k) VALUES ({4}) ON CONFLICT (k) DO UPDATE SET at = now() RETURNING at"), &[]);
+            let told = client.unnamed(last, &[]).sync().transcript().await;
+            let times: Vec<&str> = told.match_indices("D(").filter_map(|(at, _)| told[at..].split([')', '(']).nth(1)).collect();
+            assert!(times.len() == 6 && times.iter().all(|time| *time == times[0]), "{last} after {first}: {told}");
+        }
+    }
     stage.assert_log_is_clean();
 }

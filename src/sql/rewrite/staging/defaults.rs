@@ -327,14 +327,34 @@ fn check_no_set_default(statement: Node<'_>, context: &Context) -> Result<(), Pg
             targets.for_each(|target| check(insert.relation(), Node::ResTarget(target)));
         }
         Node::MergeStmt(merge) => {
-            let reads = merge.relation().and_then(|name| table(name, context));
-            if let Some(column) = reads.and_then(|relation| relation.columns.iter().find(|column| reads_clock(column))) {
-                return Err(not_put_of(&column.name));
-            }
+            let targets = merge.merge_when_clauses().iter().flat_map(|clause| clause.target_list().iter());
+            targets.for_each(|target| check(merge.relation(), target));
+            let relation = merge.relation().and_then(|name| table(name, context));
+            let left_out =
+                relation.and_then(|relation| relation.columns.iter().find(|column| merge_leaves_out(merge, relation, column)));
+            found = left_out.map_or(found, |column| Err(not_put_of(&column.name)));
         }
         _ => {}
     }
     found
+}
+
+/// A row that it inserts gets the column's default, which reads the clock.
+fn merge_leaves_out(merge: &nodes::MergeStmt, relation: &Relation, column: &Column) -> bool {
+    let takes_default = |clause: &nodes::MergeWhenClause| {
+        let value = match clause.target_list().is_empty() {
+            true => {
+                relation.columns.iter().position(|known| known.name == column.name).map(|place| clause.values().iter().nth(place))
+            }
+            false => {
+                let is_it = |target: Node<'_>| matches!(target, Node::ResTarget(target) if target.name() == Some(&column.name));
+                clause.target_list().iter().position(is_it).map(|place| clause.values().iter().nth(place))
+            }
+        };
+        !matches!(value.flatten(), Some(value) if !matches!(value, Node::SetToDefault(_)))
+    };
+    let mut inserts = merge.merge_when_clauses().iter().filter(|clause| clause.command_type == nodes::CmdType::CMD_INSERT);
+    reads_clock(column) && inserts.any(takes_default)
 }
 
 fn not_put() -> PgError {

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use pg_raw_parse::{Node, nodes};
 
-use super::{Answer, AnswerColumn, ColumnList, Defaults, Finder, Stage, StageKind, clock_default, type_name};
+use super::{Answer, AnswerColumn, ColumnList, Defaults, Finder, Stage, StageKind, Stages, clock_default, type_name};
 use crate::catalog::{Catalog, Oid, Relation, quoted_identifier, quoted_literal, quoted_name};
 use crate::error::PgError;
 use crate::shard_key::oid;
@@ -131,7 +131,11 @@ impl Finder<'_> {
                 let side = side.map(str::to_owned).filter(|_| !joined.is_empty());
                 Some(MergedKey { column: column.to_owned(), type_oid, source: source.to_owned(), side })
             };
-            let key = key.iter().map(|key| merged(&key.column)).collect::<Option<_>>()?;
+            let Some(key) = key.iter().map(|key| merged(&key.column)).collect::<Option<_>>() else {
+                let is_alone = merge.with_clause().is_none() && joined.is_empty();
+                self.stages = Stages { unsplit: self.stages.tables.pop().filter(|_| is_alone), ..Stages::default() };
+                return Some(());
+            };
             let columns = taking_values(relation);
             let target = quoted_name(&relation.schema, &relation.name);
             let source = self.stages.tables.pop()?;

@@ -43,6 +43,12 @@ INSERT INTO books SELECT '000000000Q', name FROM languages WHERE code = 'nowhere
 SELECT count(*) FROM books WHERE isbn = '0000079191';
 COMMIT;
 --! end
+-- Nothing is merged into it.
+MERGE INTO books b USING (SELECT name FROM languages WHERE code = 'nowhere') s ON b.isbn = '000000000Q' WHEN NOT MATCHED THEN INSERT VALUES ('000000000Q', s.name);
+MERGE INTO books b USING (SELECT title FROM books WHERE pages < 0) s ON b.isbn = '000000000Q' WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES ('000000000Q', s.title);
+MERGE INTO books b USING (SELECT 1 AS one WHERE false) s ON b.isbn = '000000000Q' WHEN NOT MATCHED THEN INSERT VALUES ('000000000Q', 'Nowhere');
+--! no shard
+MERGE INTO books b USING languages s ON b.isbn = '000000000Q' WHEN NOT MATCHED THEN INSERT VALUES ('000000000Q', s.name);
 --! no shard
 INSERT INTO books VALUES ('000000000Q', 'Nowhere', 11, 'en');
 --! no shard

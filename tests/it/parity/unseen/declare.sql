@@ -5,6 +5,7 @@ SELECT shardgate.distribute_table('bumped', 'k', colocate_with => 't');
 SELECT shardgate.distribute_table('labelled', 'k', colocate_with => 't');
 SELECT shardgate.distribute_table('hidden', 'k', colocate_with => 't');
 SELECT shardgate.distribute_table('counted', 'id', partitions => 12);
+SELECT shardgate.distribute_table('dated', 'id');
 SELECT shardgate.distribute_table('journal', 'k', colocate_with => 't');
 SELECT shardgate.distribute_table('totals', 'k', colocate_with => 't');
 SELECT shardgate.distribute_table('kept', 'k', colocate_with => 't');
@@ -17,6 +18,7 @@ CREATE TRIGGER bumps BEFORE INSERT ON bumped FOR EACH ROW EXECUTE FUNCTION bumps
 CREATE TRIGGER setk BEFORE INSERT ON labelled FOR EACH ROW EXECUTE FUNCTION setk();
 ALTER TABLE guarded_copies ENABLE ROW LEVEL SECURITY;
 CREATE POLICY known ON guarded_copies USING (EXISTS (SELECT FROM t WHERE t.k = guarded_copies.id));
+CREATE TRIGGER goes AFTER DELETE ON dated FOR EACH ROW EXECUTE FUNCTION goes();
 CREATE TRIGGER strays AFTER INSERT ON strays FOR EACH ROW EXECUTE FUNCTION strays();
 SELECT shardgate.declare_function('v_of', reads => '{t}', key_argument => 1);
 SELECT shardgate.declare_function('rows_of', reads => '{w}', key_argument => 1);

@@ -7,3 +7,4 @@ INSERT INTO guarded SELECT g, g FROM generate_series(1, 12) g;
 INSERT INTO guarded_copies SELECT g, g FROM generate_series(1, 12) g;
 INSERT INTO parents VALUES (1, 5, 'one');
 INSERT INTO children VALUES (1, 5);
+INSERT INTO dated SELECT k, 5, k FROM generate_series(1, 9) k;

@@ -159,6 +159,24 @@ ROLLBACK;
 MERGE INTO w USING (SELECT min(id) AS id FROM r) q ON w.k = 3 AND w.n = 9 AND q.id IN (SELECT z.id FROM r z WHERE z.id = 3) WHEN NOT MATCHED THEN INSERT VALUES (3, 9, (SELECT o.m FROM t o WHERE o.k = q.id));
 --! refused
 MERGE INTO w USING (SELECT min(id) AS id FROM r) q ON w.k = 4 AND w.n = 9 AND q.id IN (SELECT z.id FROM r z WHERE z.id = 4) WHEN NOT MATCHED THEN INSERT VALUES (4, 9, (SELECT o.m FROM t o WHERE o.k = q.id));
+-- A row that gets to another partition is deleted and inserted, for triggers.
+UPDATE dated SET m = 7;
+UPDATE dated SET m = 8 WHERE id IN (1, 2, 3, 4);
+--! refused
+UPDATE dated SET d = 15;
+--! refused
+UPDATE dated SET m = 1, d = d + 10 WHERE id IN (1, 2, 3, 4, 5);
+--! refused
+MERGE INTO dated USING (VALUES (1), (2), (3), (4)) v (i) ON dated.id = v.i WHEN MATCHED THEN UPDATE SET d = 16;
+--! refused
+UPDATE dated_fed SET d = 2;
+--! refused
+UPDATE dated_fed SET m = 2;
+-- MERGE fires the triggers of its actions.
+MERGE INTO fed USING (VALUES (1)) v (i) ON fed.id = v.i WHEN MATCHED THEN UPDATE SET m = 5;
+MERGE INTO fed USING (VALUES (1)) v (i) ON fed.id = v.i WHEN MATCHED THEN DELETE;
+--! refused
+MERGE INTO fed USING (VALUES (1)) v (i) ON fed.id = v.i WHEN MATCHED THEN UPDATE SET m = 5 WHEN NOT MATCHED THEN INSERT VALUES (v.i, 1);
 -- Triggers that touch rows of their row's key, for one row and for many.
 INSERT INTO kept VALUES (1, 1, 'one');
 INSERT INTO kept SELECT g, n, 'v' || g FROM generate_series(1, 12) g, generate_series(2, 3) n;
