@@ -22,7 +22,7 @@ use crate::catalog::{Catalog, quoted_literal, quoted_name};
 use crate::error::PgError;
 use crate::shardmap::{GroupId, MapSnapshot, MoveId, MoveState, Shard};
 use crate::sql::Context;
-use crate::sql::residues::{covering_name, covering_query, range_types, reading_besides_views, views_to_cover};
+use crate::sql::residues::{covering_name, covering_query, key_types, reading_besides_views, views_to_cover};
 
 /// The views of a group that need one, by the home shard's schema.
 struct Views {
@@ -44,7 +44,7 @@ impl Views {
         let catalog = open(home, moving).await?.catalog().await?;
         let context = context(catalog, map);
         let list = named(&context, moving.group.id);
-        let types = range_types(context.map.groups.values().map(Arc::as_ref));
+        let types = key_types(context.map.groups.values().map(Arc::as_ref));
         Ok(Self { context, types, list, shards })
     }
 

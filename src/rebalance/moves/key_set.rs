@@ -9,16 +9,16 @@
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::shard_key::{Key, KeyColumn, KeyDatum, KeyType};
 use crate::shardmap::{Bound, Group, PartitionId, Store, StoreError, Strategy};
-use crate::sql::residues::{array_element, key_value, takes_null};
+use crate::sql::residues::{array_element, bytewise, key_value, takes_null};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum KeySet {
     /// An `int8multirange` of hashes, as PostgreSQL reads it.
     Hashes(String),
-    /// An array of lookup keys.
-    Keys(String),
+    /// Lookup keys, as the map shows them.
+    Keys(Vec<String>),
     /// All lookup keys but these: those of the default partition, and of others that move with it.
-    OtherKeys(String),
+    OtherKeys(Vec<String>),
     Ranges(Vec<KeyRange>),
 }
 
@@ -43,9 +43,9 @@ impl KeySet {
             Strategy::Lookup if group.default_partition.is_some_and(|default| partitions.contains(&default)) => {
                 let ids = group.partitions.iter().map(|partition| partition.id);
                 let others: Vec<PartitionId> = ids.filter(|id| !partitions.contains(id)).collect();
-                KeySet::OtherKeys(array(&store.keys_of_partitions(&others).await?))
+                KeySet::OtherKeys(store.keys_of_partitions(&others).await?)
             }
-            Strategy::Lookup => KeySet::Keys(array(&store.keys_of_partitions(partitions).await?)),
+            Strategy::Lookup => KeySet::Keys(store.keys_of_partitions(partitions).await?),
         })
     }
 
@@ -77,8 +77,8 @@ impl KeySet {
     pub(super) fn residue_values(&self, key_types: &[KeyType]) -> String {
         match self {
             KeySet::Hashes(ranges) => format!("{}, NULL, NULL, NULL", quoted_literal(ranges)),
-            KeySet::Keys(keys) => format!("NULL, {}, NULL, NULL", quoted_literal(keys)),
-            KeySet::OtherKeys(keys) => format!("NULL, NULL, NULL, {}", quoted_literal(keys)),
+            KeySet::Keys(keys) => format!("NULL, {}, NULL, NULL", quoted_literal(&array(keys))),
+            KeySet::OtherKeys(keys) => format!("NULL, NULL, NULL, {}", quoted_literal(&array(keys))),
             KeySet::Ranges(ranges) => {
                 let ranges: Vec<String> = ranges.iter().map(|range| range.to_text(key_types)).collect();
                 format!("NULL, NULL, {}, NULL", quoted_literal(&array(&ranges)))
@@ -87,14 +87,18 @@ impl KeySet {
     }
 }
 
-fn among(values: &[String], group: &Group, keys: &str) -> Result<String, NoCondition> {
-    match (values, &group.key_types[..]) {
-        ([value], [key_type]) => {
-            let (keys, element) = (quoted_literal(keys), array_element(*key_type));
-            Ok(format!("({value} OPERATOR(pg_catalog.=) ANY ({keys}::pg_catalog.{element}[]))"))
-        }
-        _ => Err(NoCondition("partitions by lookup of several columns cannot be moved yet".to_owned())),
+fn among(values: &[String], group: &Group, keys: &[String]) -> Result<String, NoCondition> {
+    if let ([value], [key_type]) = (values, &group.key_types[..]) {
+        let (keys, element) = (quoted_literal(&array(keys)), array_element(*key_type));
+        return Ok(format!("({value} OPERATOR(pg_catalog.=) ANY ({keys}::pg_catalog.{element}[]))"));
     }
+    let types = &group.key_types;
+    let same = |text: &String| match Key::parse_text(types, text) {
+        Ok(key) => Ok(compared(values, types, "=", &key)),
+        Err(error) => Err(NoCondition(format!("a key of several columns cannot be read: {}", error.message))),
+    };
+    let same: Vec<String> = keys.iter().map(same).collect::<Result<_, _>>()?;
+    Ok(if same.is_empty() { "false".to_owned() } else { format!("({})", same.join(" OR ")) })
 }
 
 impl KeyRange {
@@ -128,21 +132,6 @@ fn compared(values: &[String], types: &[KeyType], operator: &str, bound: &Key) -
     });
     let row = |columns: Vec<String>| if columns.len() == 1 { columns.concat() } else { format!("ROW({})", columns.join(", ")) };
     format!("{} OPERATOR(pg_catalog.{operator}) {}", row(left), row(right.collect()))
-}
-
-fn bytewise(value: &str, key_type: KeyType) -> String {
-    match key_type {
-        KeyType::Text | KeyType::Bpchar => format!("{value} COLLATE pg_catalog.\"C\""),
-        KeyType::Int2
-        | KeyType::Int4
-        | KeyType::Int8
-        | KeyType::Uuid
-        | KeyType::Date
-        | KeyType::Timestamp
-        | KeyType::Timestamptz
-        | KeyType::Bool
-        | KeyType::Bytea => value.to_owned(),
-    }
 }
 
 /// What no key of this type is below.
@@ -294,12 +283,22 @@ mod tests {
     #[test]
     fn the_default_partition_has_all_keys_but_those_of_lists() {
         let group = group(Strategy::Lookup, &[KeyType::Text], &[None]);
-        let set = KeySet::OtherKeys("{a,b}".to_owned());
+        let set = KeySet::OtherKeys(vec!["a".to_owned(), "b".to_owned()]);
         assert_eq!(
             set.condition(&[column("a", KeyType::Text)], &group, "old.").expect("a condition"),
-            r#"(old."a" IS NOT NULL AND NOT (old."a" OPERATOR(pg_catalog.=) ANY ('{a,b}'::pg_catalog.text[])))"#
+            r#"(old."a" IS NOT NULL AND NOT (old."a" OPERATOR(pg_catalog.=) ANY ('{"a","b"}'::pg_catalog.text[])))"#
         );
-        assert_eq!(set.residue_values(&[KeyType::Text]), "NULL, NULL, NULL, '{a,b}'");
+        assert_eq!(set.residue_values(&[KeyType::Text]), r#"NULL, NULL, NULL, '{"a","b"}'"#);
+        // Of several columns each is compared.
+        let types = [KeyType::Text, KeyType::Int4];
+        let pairs = self::group(Strategy::Lookup, &types, &[None]);
+        let key = [column("a", KeyType::Text), column("b", KeyType::Int4)];
+        let set = KeySet::Keys(vec!["(eu,1)".to_owned(), "(\"a, b\",2)".to_owned()]);
+        assert_eq!(
+            set.condition(&key, &pairs, "").expect("a condition"),
+            r#"("a" IS NOT NULL AND "b" IS NOT NULL AND (ROW("a" COLLATE pg_catalog."C", "b") OPERATOR(pg_catalog.=) ROW('eu'::pg_catalog.text, '1'::pg_catalog.int4) OR ROW("a" COLLATE pg_catalog."C", "b") OPERATOR(pg_catalog.=) ROW('a, b'::pg_catalog.text, '2'::pg_catalog.int4)))"#
+        );
+        assert!(KeySet::Keys(vec!["(x)".to_owned()]).condition(&key, &pairs, "").is_err());
     }
 
     #[test]

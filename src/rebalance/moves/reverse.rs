@@ -148,7 +148,7 @@ pub(super) async fn look(moving: &mut Moving) -> Result<(), Stop> {
     let the_move = moving.the_move.clone();
     let mut reason = replication::excess(&mut moving.target, Direction::Back, &the_move).await?;
     if reason.is_none()
-        && !copying::copied(moving, Direction::Back).await?.is_complete(moving.tables.len())
+        && !copying::followed(moving, Direction::Back).await?.is_complete(moving.tables.len())
         && !replication::revive(moving, Direction::Back).await?
     {
         let shard = &moving.source.name;

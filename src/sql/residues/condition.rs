@@ -31,18 +31,20 @@ pub fn condition(key: &[KeyColumn], group: &Group, row: &str, column: impl Fn(&s
             let value = space.value(values);
             format!("{value} OPERATOR(pg_catalog.<@) (SELECT shardgate.residue_ranges({})::{})", group.id.0, space.multirange)
         }
-        (Strategy::Lookup, [value], [key_type]) => {
+        (Strategy::Lookup, values, types) => {
+            let (value, element) = match (values, types) {
+                ([value], [key_type]) => (value.clone(), format!("pg_catalog.{}", array_element(*key_type))),
+                (values, types) => {
+                    let values = values.iter().zip(types).map(|(value, key_type)| bytewise(value, *key_type));
+                    (format!("ROW({})", values.collect::<Vec<_>>().join(", ")), KeySpace::of(types)?.element)
+                }
+            };
             // As rows, which PostgreSQL hashes: the keys may be many.
-            let (id, element) = (group.id.0, array_element(*key_type));
             let among = |keys: &str| {
-                format!(
-                    "{value} OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest(shardgate.{keys}({id})::pg_catalog.{element}[]))"
-                )
+                let keys = format!("shardgate.{keys}({})::{element}[]", group.id.0);
+                format!("{value} OPERATOR(pg_catalog.=) ANY (SELECT * FROM pg_catalog.unnest({keys}))")
             };
             format!("({} OR NOT {})", among("residue_keys"), among("residue_other_keys"))
-        }
-        (Strategy::Lookup, _, _) => {
-            return Err(uncoverable("Lookup partitions of several columns cannot be excluded yet."));
         }
     };
     let present = columns.iter().zip(&group.key_types).filter(|(_, key_type)| takes_null(group, **key_type));
@@ -58,6 +60,11 @@ pub fn takes_null(group: &Group, key_type: KeyType) -> bool {
         Strategy::Range => group.key_types.len() > 1,
         Strategy::Lookup => true,
     }
+}
+
+/// A value that is compared as the map compares it, whatever the collation of its column is.
+pub fn bytewise(value: &str, key_type: KeyType) -> String {
+    if is_collated(key_type) { format!("{value} COLLATE pg_catalog.\"C\"") } else { value.to_owned() }
 }
 
 /// The key column's value, after its function.
@@ -76,8 +83,7 @@ pub fn key_value(key: &KeyColumn, column: &str) -> String {
 pub fn is_excludable(group: &Group) -> bool {
     match (group.strategy, &group.key_types[..]) {
         (Strategy::Hash, _) | (Strategy::Lookup, [_]) => true,
-        (Strategy::Range, types) => KeySpace::of(types).is_ok(),
-        (Strategy::Lookup, _) => false,
+        (Strategy::Range | Strategy::Lookup, types) => KeySpace::of(types).is_ok(),
     }
 }
 
@@ -155,13 +161,28 @@ impl<'t> KeySpace<'t> {
 }
 
 fn is_collated(key_type: KeyType) -> bool {
-    matches!(key_type, KeyType::Text | KeyType::Bpchar)
+    match key_type {
+        KeyType::Text | KeyType::Bpchar => true,
+        KeyType::Int2
+        | KeyType::Int4
+        | KeyType::Int8
+        | KeyType::Uuid
+        | KeyType::Date
+        | KeyType::Timestamp
+        | KeyType::Timestamptz
+        | KeyType::Bool
+        | KeyType::Bytea => false,
+    }
 }
 
 /// What conditions for these groups name on a shard besides what every shard has: in a transaction. Can be repeated.
-pub fn range_types<'g>(groups: impl Iterator<Item = &'g Group>) -> String {
-    let ranged = groups.filter(|group| group.strategy == Strategy::Range);
-    let made: BTreeSet<String> = ranged.filter_map(|group| KeySpace::of(&group.key_types).ok()?.made()).collect();
+pub fn key_types<'g>(groups: impl Iterator<Item = &'g Group>) -> String {
+    let of_keys = groups.filter(|group| match group.strategy {
+        Strategy::Hash => false,
+        Strategy::Range => true,
+        Strategy::Lookup => group.key_types.len() > 1,
+    });
+    let made: BTreeSet<String> = of_keys.filter_map(|group| KeySpace::of(&group.key_types).ok()?.made()).collect();
     made.into_iter().collect()
 }
 

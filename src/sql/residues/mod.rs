@@ -49,7 +49,7 @@ mod renames;
 mod tests;
 mod views;
 
-pub use condition::{KeySpace, array_element, key_value, range_types, takes_null};
+pub use condition::{array_element, bytewise, key_types, key_value, takes_null};
 pub use views::{covering_name, covering_query, reading_besides_views, view_of_covering, views_to_cover};
 
 /// A text that sees only rows which its shard owns, while no other groups have residues than those that it was made for.

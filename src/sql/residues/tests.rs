@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::{cover, covering_name, covering_query, range_types, view_of_covering, views_to_cover};
+use super::{cover, covering_name, covering_query, key_types, view_of_covering, views_to_cover};
 use crate::error::PgError;
 use crate::shard_key::{KeyFunction, KeyType};
 use crate::shardmap::{Group, MapSnapshot, Strategy};
@@ -34,6 +34,9 @@ fn context() -> Context {
     fixture.table("codes", "code varchar");
     fixture.group(4, Strategy::Range, &[KeyType::Text, KeyType::Int4]);
     fixture.group(5, Strategy::Range, &[KeyType::Text]);
+    fixture.table("branches", "region text, number int4");
+    fixture.group(6, Strategy::Lookup, &[KeyType::Text, KeyType::Int4]);
+    fixture.shard_by("branches", 6, &[("region", None), ("number", None)]);
     fixture.shard_by("places", 4, &[("region", None), ("id", None)]);
     fixture.shard_by("codes", 5, &[("code", None)]);
     fixture.replicate("r");
@@ -134,9 +137,18 @@ fn a_condition_is_qualified_and_null_safe() {
         found,
         "SELECT * FROM b WHERE (\"public\".\"b\".\"isbn\" IS NOT NULL AND \
          (pg_catalog.\"right\"(\"public\".\"b\".\"isbn\", 1) OPERATOR(pg_catalog.=) ANY \
-         (SELECT pg_catalog.unnest(shardgate.residue_keys(3)::pg_catalog.text[])) OR NOT \
+         (SELECT * FROM pg_catalog.unnest(shardgate.residue_keys(3)::pg_catalog.text[])) OR NOT \
          pg_catalog.\"right\"(\"public\".\"b\".\"isbn\", 1) OPERATOR(pg_catalog.=) ANY \
-         (SELECT pg_catalog.unnest(shardgate.residue_other_keys(3)::pg_catalog.text[])))) IS NOT TRUE"
+         (SELECT * FROM pg_catalog.unnest(shardgate.residue_other_keys(3)::pg_catalog.text[])))) IS NOT TRUE"
+    );
+    let found = covered("SELECT * FROM branches b", &context, &map).expect("covered");
+    assert_eq!(
+        found,
+        "SELECT * FROM branches b WHERE (\"b\".\"region\" IS NOT NULL AND \"b\".\"number\" IS NOT NULL AND \
+         (ROW(\"b\".\"region\" COLLATE pg_catalog.\"C\", \"b\".\"number\") OPERATOR(pg_catalog.=) ANY \
+         (SELECT * FROM pg_catalog.unnest(shardgate.residue_keys(6)::shardgate.key_text_int4[])) OR NOT \
+         ROW(\"b\".\"region\" COLLATE pg_catalog.\"C\", \"b\".\"number\") OPERATOR(pg_catalog.=) ANY \
+         (SELECT * FROM pg_catalog.unnest(shardgate.residue_other_keys(6)::shardgate.key_text_int4[])))) IS NOT TRUE"
     );
     let found = covered("SELECT * FROM places p", &context, &map).expect("covered");
     assert_eq!(
@@ -154,10 +166,10 @@ fn a_condition_is_qualified_and_null_safe() {
 }
 
 #[test]
-fn range_types_are_made_once_for_all_groups_with_the_same_key() {
+fn types_are_made_once_for_all_groups_with_the_same_key() {
     let context = context();
     let groups = || context.map.groups.values().map(Arc::as_ref);
-    let made = range_types(groups().chain(groups()));
+    let made = key_types(groups().chain(groups()));
     assert_eq!(
         made,
         "DO $type$ BEGIN IF pg_catalog.to_regtype('shardgate.key_ranges_text') IS NULL THEN \

@@ -14,10 +14,12 @@ const TABLES: &str = r#"
     CREATE TABLE ids (id uuid PRIMARY KEY, v text);
     CREATE TABLE places (region text COLLATE "C", day date, n int, v text, PRIMARY KEY (region, day, n));
     CREATE TABLE tenants (name text, n int, v text, PRIMARY KEY (name, n));
+    CREATE TABLE branches (region text, number int, n int, PRIMARY KEY (region, number, n));
     CREATE VIEW berlin AS SELECT day, count(*) AS rows FROM places WHERE region = 'Berlin' GROUP BY day;
     INSERT INTO codes SELECT c, n, 'x' FROM unnest(ARRAY['A', 'Z', 'a b', '"q"', 'g', 'g\', 'ö', 'z', '']) c, generate_series(1, 5) n;
     INSERT INTO ids SELECT (lpad(to_hex(g), 2, '0') || repeat('0', 30))::uuid, 'x' FROM generate_series(0, 255) g;
     INSERT INTO places SELECT r, date '2024-01-01' + d, 1, 'x' FROM unnest(ARRAY['Berlin', 'Paris', 'Rome']) r, generate_series(0, 29) d;
+    INSERT INTO branches SELECT r, g % 3, g FROM unnest(ARRAY['e, u', 'us']) r, generate_series(0, 29) g;
     INSERT INTO tenants SELECT 'tenant' || g % 10, g, 'x' FROM generate_series(0, 99) g;"#;
 
 async fn done(cluster: &Cluster, arguments: &[&str]) -> Value {
@@ -39,7 +41,7 @@ async fn located(proxy: &Proxy, table: &str, key: &str) -> (i32, String) {
 
 async fn nothing_left(cluster: &Cluster) {
     let healthy = rebalance(cluster, &["doctor"]).await;
-    assert_eq!(healthy.status.code(), Some(0), "{}", text(&healthy.stdout));
+    assert_eq!(healthy.status.code(), Some(0), "{}{}", text(&healthy.stdout), text(&healthy.stderr));
     assert_eq!(leftovers(cluster).await, Vec::<String>::new());
 }
 
@@ -141,5 +143,34 @@ async fn the_default_partition_of_a_lookup_group_moves_while_no_key_is_mapped() 
     client.batch_execute("SELECT shardgate.map_key('tenants', 'tenant9', 'b')").await.expect("keys are mapped again");
     let rows: i64 = client.query_one("SELECT count(*) FROM tenants", &[]).await.expect("count").get(0);
     assert_eq!(rows, 101);
+    nothing_left(&cluster).await;
+}
+
+#[tokio::test]
+async fn lookup_keys_of_several_columns_move() {
+    let (cluster, proxy) = started(TABLES).await;
+    let client = proxy.connect().await;
+    for call in [
+        "distribute_table('branches', 'region, number', strategy => 'lookup')",
+        r#"map_keys('branches', ARRAY['("e, u",1)', '(us,2)'], 'a')"#,
+    ] {
+        client.batch_execute(&format!("SELECT shardgate.{call}")).await.expect(call);
+    }
+    let (default, _) = located(&proxy, "branches", "'us', '0'").await;
+    let (listed, _) = located(&proxy, "branches", "'us', '2'").await;
+    // Of six keys two are in the list: ten rows each.
+    for (partition, copied, stays) in [(listed, 20, 40), (default, 40, 0)] {
+        done(&cluster, &["move", "--partition", &partition.to_string(), "--to", "b", "--manual-cutover", "--detach"]).await;
+        until_move(&cluster, |_, error| error.contains("cutover")).await;
+        let before = 60 - stays - copied;
+        assert_eq!(count(&cluster, 1, "branches").await, before + copied);
+        let seen: i64 = client.query_one("SELECT count(*) FROM branches b WHERE b.n >= 0", &[]).await.expect("count").get(0);
+        assert_eq!(seen, 60);
+        let id: i32 = client.query_one("SELECT max(move_id) FROM shardgate.moves", &[]).await.expect("a move").get(0);
+        done(&cluster, &["cutover", &id.to_string()]).await;
+        let finished = done(&cluster, &["finish", &id.to_string()]).await;
+        assert_eq!(finished["state"], "done", "{finished}");
+        assert_eq!((count(&cluster, 0, "branches").await, count(&cluster, 1, "branches").await), (stays, 60 - stays));
+    }
     nothing_left(&cluster).await;
 }

@@ -63,7 +63,7 @@ async fn count(client: &Client, from: &str) -> i64 {
 
 async fn is_healthy(cluster: &Cluster) {
     let healthy = rebalance(cluster, &["doctor"]).await;
-    assert_eq!(healthy.status.code(), Some(0), "{}", text(&healthy.stdout));
+    assert_eq!(healthy.status.code(), Some(0), "{}{}", text(&healthy.stdout), text(&healthy.stderr));
 }
 
 /// Rows that come, go from partition to partition with and without their large value, and leave again but for each fourth one. Gives

@@ -45,7 +45,7 @@ async fn catch_up(moving: &mut Moving) -> Result<(), Stop> {
         if let Some(reason) = replication::excess(&mut moving.source, Direction::Forward, &moving.the_move).await? {
             return Err(Stop::Abort(reason));
         }
-        if !copying::copied(moving, Direction::Forward).await?.is_complete(moving.tables.len()) {
+        if !copying::followed(moving, Direction::Forward).await?.is_complete(moving.tables.len()) {
             if replication::revive(moving, Direction::Forward).await? {
                 sleep(POLL_INTERVAL).await;
                 continue;

@@ -3,6 +3,7 @@
 //! The death of driver, proxy or map does not interrupt it. If the source or the target restarts, finished tables stay and the
 //! one in progress begins again.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
@@ -10,7 +11,7 @@ use sqlx::FromRow;
 use tokio::time::{Instant, sleep};
 
 use super::super::direction::Direction;
-use super::super::moved_table::bytes_sql;
+use super::super::moved_table::{bytes_sql, members_sql};
 use super::super::moving::Moving;
 use super::super::objects;
 use super::super::replication;
@@ -31,74 +32,97 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
         moving.target.act(&subscription).await?;
     }
     moving.reach("subscribed").await;
+    let mut rows = BTreeMap::new();
     let mut last: Option<(Copied, Instant)> = None;
+    let mut looked: Option<Instant> = None;
     loop {
-        let copied = copied(moving, Direction::Forward).await?;
-        {
-            let mut progress = moving.progress();
-            progress.rows_copied = Some(copied.rows);
-            let before = moving.the_move.journal["bytes_before"].as_i64().unwrap_or_default();
-            progress.bytes_copied = Some((copied.bytes - before).max(0));
-        }
-        if copied.is_complete(moving.tables.len()) {
+        let followed = followed(moving, Direction::Forward).await?;
+        if followed.is_complete(moving.tables.len()) {
+            look(moving, &mut rows, followed.ready).await?;
             moving.reach("copied").await;
             return moving.advance(MoveState::CatchingUp, json!({})).await;
         }
-        if !copied.is_enabled && !replication::revive(moving, Direction::Forward).await? {
+        if !followed.is_enabled && !replication::revive(moving, Direction::Forward).await? {
             return Err(Stop::Abort("replication has stopped with an error; the log of the target's server says why".to_owned()));
         }
-        if let Some(reason) = replication::excess(&mut moving.source, Direction::Forward, &moving.the_move).await? {
-            return Err(Stop::Abort(reason));
-        }
-        last = match last {
-            Some((before, since)) if before == copied => {
-                if since.elapsed() > STALLED_AFTER {
-                    return Err(Stop::Abort(format!("the copy has made no progress for {} minutes", STALLED_AFTER.as_secs() / 60)));
-                }
-                Some((before, since))
+        // The sizes of many partitions are many files.
+        if looked.is_none_or(|looked| looked.elapsed() >= LOOK_INTERVAL) {
+            looked = Some(Instant::now());
+            if let Some(reason) = replication::excess(&mut moving.source, Direction::Forward, &moving.the_move).await? {
+                return Err(Stop::Abort(reason));
             }
-            _ => Some((copied, Instant::now())),
-        };
+            let copied = look(moving, &mut rows, followed.ready).await?;
+            last = match last {
+                Some((before, since)) if before == copied => {
+                    if since.elapsed() > STALLED_AFTER {
+                        let minutes = STALLED_AFTER.as_secs() / 60;
+                        return Err(Stop::Abort(format!("the copy has made no progress for {minutes} minutes")));
+                    }
+                    Some((before, since))
+                }
+                _ => Some((copied, Instant::now())),
+            };
+        }
         sleep(POLL_INTERVAL).await;
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromRow)]
-pub(in super::super) struct Copied {
-    rows: i64,
-    bytes: i64,
+/// The tables of a subscription, those of them whose copy is complete and that follow, and whether it goes on.
+#[derive(Clone, Copy, Debug, Default, FromRow)]
+pub(in super::super) struct Followed {
     tables: i64,
     ready: i64,
     is_enabled: bool,
 }
 
-impl Copied {
+impl Followed {
     /// All of the group's tables and the markers' are there and follow.
     pub(in super::super) fn is_complete(&self, tables: usize) -> bool {
         self.is_enabled && self.tables == self.ready && usize::try_from(self.ready).is_ok_and(|ready| ready == tables + 1)
     }
 }
 
-pub(in super::super) async fn copied(moving: &mut Moving, direction: Direction) -> Result<Copied, Stop> {
+pub(in super::super) async fn followed(moving: &mut Moving, direction: Direction) -> Result<Followed, Stop> {
     let name = direction.name(moving.the_move.id);
     let sql = format!(
-        "SELECT coalesce((SELECT sum(p.tuples_processed) FROM pg_stat_progress_copy p
-                          WHERE p.datname = current_database() AND p.command = 'COPY FROM' AND p.type = 'CALLBACK'), 0)::int8 AS rows,
-                {bytes} AS bytes,
-                count(r.srrelid) AS tables, count(*) FILTER (WHERE r.srsubstate = 'r') AS ready,
+        "SELECT count(r.srrelid) AS tables, count(*) FILTER (WHERE r.srsubstate = 'r') AS ready,
                 coalesce(bool_and(s.subenabled), false) AS is_enabled
          FROM pg_subscription s LEFT JOIN pg_subscription_rel r ON r.srsubid = s.oid
-         WHERE s.subname = '{name}' AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())",
-        bytes = bytes_sql(&moving.sharded)
+         WHERE s.subname = '{name}' AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
     );
-    Ok(moving.subscriber(direction).rows::<Copied>(&sql).await?.pop().unwrap_or(Copied {
-        rows: 0,
-        bytes: 0,
-        tables: 0,
-        ready: 0,
-        is_enabled: false,
-    }))
+    Ok(moving.subscriber(direction).rows::<Followed>(&sql).await?.pop().unwrap_or_default())
 }
 
+/// How far the copy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Copied {
+    rows: i64,
+    bytes: i64,
+    tables: i64,
+}
+
+/// Tells the move how far its copy is. `rows`: of each table, as many as were seen; PostgreSQL tells only of those in progress.
+async fn look(moving: &mut Moving, rows: &mut BTreeMap<i64, i64>, tables: i64) -> Result<Copied, Stop> {
+    let in_progress = format!(
+        "SELECT p.relid::int8, max(p.tuples_processed) FROM pg_stat_progress_copy p
+         WHERE p.datname = current_database() AND p.command = 'COPY FROM' AND p.type = 'CALLBACK'
+           AND p.relid IN (SELECT m.oid FROM ({}) m) GROUP BY 1",
+        members_sql(&moving.sharded)
+    );
+    for (table, copied) in moving.target.rows::<(i64, i64)>(&in_progress).await? {
+        let seen = rows.entry(table).or_default();
+        *seen = copied.max(*seen);
+    }
+    let bytes: i64 = moving.target.value(&format!("SELECT {}", bytes_sql(&moving.sharded))).await?;
+    let before = moving.the_move.journal["bytes_before"].as_i64().unwrap_or_default();
+    let copied = Copied { rows: rows.values().sum(), bytes, tables };
+    let mut progress = moving.progress();
+    progress.rows_copied = Some(copied.rows);
+    progress.bytes_copied = Some((bytes - before).max(0));
+    Ok(copied)
+}
+
+/// How often it is looked at whether the copy is complete; how far it is.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 const STALLED_AFTER: Duration = Duration::from_secs(600);

@@ -121,7 +121,7 @@ async fn fence(moving: &mut Moving, direction: Direction, epoch: Epoch, deadline
     let number = close(moving, direction, deadline).await?;
     moving.reach_on_way(direction, "fenced").await;
     marker::arrival(moving, direction, number, marker::POLL_INTERVAL_HELD).await?;
-    if !copying::copied(moving, direction).await?.is_complete(moving.tables.len()) {
+    if !copying::followed(moving, direction).await?.is_complete(moving.tables.len()) {
         return Err(Stop::Again("a table of the copy does not follow".to_owned()));
     }
     // Visible is not durable: this commit flushes all that replication has applied before it.

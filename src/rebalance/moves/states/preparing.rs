@@ -71,9 +71,9 @@ pub(in super::super) fn shapes_sql(moving: &Moving) -> String {
              c.relfilenode,
              (SELECT pg_catalog.string_agg(i.inhparent::pg_catalog.text, ',' ORDER BY i.inhparent) FROM pg_catalog.pg_inherits i
               WHERE i.inhrelid = c.oid),
-             (SELECT pg_catalog.string_agg(a.attnum || ' ' || a.atttypid || ' ' || a.attisdropped, ',' ORDER BY a.attnum)
+             (SELECT pg_catalog.string_agg(pg_catalog.concat_ws(' ', a.attnum, a.atttypid, a.attisdropped), ',' ORDER BY a.attnum)
               FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0),
-             (SELECT pg_catalog.string_agg(t.tgname || t.tgenabled::text, ',' ORDER BY t.tgname)
+             (SELECT pg_catalog.string_agg(pg_catalog.concat(t.tgname, t.tgenabled), ',' ORDER BY t.tgname)
               FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid AND {triggers})),
              ';' ORDER BY c.oid), 'UTF8')), 'hex')
           FROM ({members}) m JOIN pg_catalog.pg_class c ON c.oid = m.oid)",

@@ -27,3 +27,4 @@ INSERT INTO f_left SELECT c || i, i FROM unnest(ARRAY['AA', 'AB', 'BA', 'Z', 'ä
 INSERT INTO f_substr SELECT 'x' || c || i, i FROM unnest(ARRAY['red', 'green', 'blue', 'y']) c, generate_series(1, 3) i;
 INSERT INTO f_modulo SELECT i, i * i FROM generate_series(-10, 30, 3) i;
 INSERT INTO f_month SELECT timestamp '2024-01-10 10:00' + i * interval '12 days', i FROM generate_series(0, 20) i;
+INSERT INTO l_pair SELECT a, b, a || b FROM unnest(ARRAY['eu', 'us', 'a b', '']) a, generate_series(1, 6) b;

@@ -26,3 +26,4 @@ CREATE TABLE f_left (code text PRIMARY KEY, v int);
 CREATE TABLE f_substr (code varchar(12) PRIMARY KEY, v int);
 CREATE TABLE f_modulo (id int PRIMARY KEY, v int);
 CREATE TABLE f_month (at timestamp PRIMARY KEY, v int);
+CREATE TABLE l_pair (a varchar(8) NOT NULL, b int NOT NULL, v text, PRIMARY KEY (a, b));

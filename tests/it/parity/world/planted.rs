@@ -9,7 +9,7 @@ use shardgate::catalog::quoted_name;
 use shardgate::rebalance::moves::covering_views::{OBJECTS, make_sql};
 use shardgate::shardmap::{GroupId, MoveId, Store};
 use shardgate::sql::Context;
-use shardgate::sql::residues::{covering_name, covering_query, range_types, views_to_cover};
+use shardgate::sql::residues::{covering_name, covering_query, key_types, views_to_cover};
 use sqlx::{Connection, PgConnection};
 
 use super::super::raw_client::RawClient;
@@ -72,7 +72,7 @@ impl World {
             id: 1,
             user: "postgres".to_owned(),
         };
-        let types = range_types(context.map.groups.values().map(AsRef::as_ref));
+        let types = key_types(context.map.groups.values().map(AsRef::as_ref));
         let groups = groups.iter().map(|(group, _)| GroupId(group.parse().expect("a group")));
         let views: Vec<String> = groups
             .flat_map(|group| views_to_cover(&context, group))
@@ -98,7 +98,7 @@ impl World {
     async fn plant_in(&mut self, table: &Table, is_lookup: bool) {
         let Table { name, key, group } = table;
         // Rows without a key belong to no partition.
-        let query = format!("SELECT ({})::text, whole_row::text FROM {name} whole_row WHERE num_nulls({key}) = 0", first(key));
+        let query = format!("SELECT ({})::text, whole_row::text FROM {name} whole_row WHERE num_nulls({key}) = 0", whole(key));
         let mut owned: Vec<Vec<(String, String)>> = Vec::new();
         for direct in &mut self.direct[1..] {
             owned.push(direct.rows(&query).await.into_iter().map(pair).collect());
@@ -200,9 +200,9 @@ fn pair(row: Vec<Option<String>>) -> (String, String) {
     }
 }
 
-/// The first of the expressions.
-fn first(key: &str) -> &str {
-    if key.contains('(') { key } else { key.split(',').next().expect("a column") }
+/// One expression, whose text is that of the key.
+fn whole(key: &str) -> String {
+    if key.contains('(') || !key.contains(',') { key.to_owned() } else { format!("ROW({key})") }
 }
 
 /// The columns of `shardgate.residue` for a lookup group, without the keys of lists. Where another shard has the default partition, its
