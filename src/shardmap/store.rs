@@ -34,14 +34,25 @@ struct Database {
     options: PgConnectOptions,
     /// Replaced when its connections do not answer any more.
     pool: Arc<ArcSwap<PgPool>>,
+    /// How long a connection is waited for.
+    patience: Duration,
 }
 
 impl Store {
     /// Takes no connection yet.
     pub fn new(url: &str) -> Result<Self, StoreError> {
+        Self::with_patience(url, CONNECT_TIMEOUT)
+    }
+
+    /// For a command, behind which no client waits: a map database that is slow to answer does not end it.
+    pub fn of_command(url: &str) -> Result<Self, StoreError> {
+        Self::with_patience(url, COMMAND_CONNECT_TIMEOUT)
+    }
+
+    fn with_patience(url: &str, patience: Duration) -> Result<Self, StoreError> {
         let options = ShardUrl::parse(url).and_then(|url| connect_options(&url, "shardgate")).map_err(StoreError::Url)?;
-        let pool = Arc::new(ArcSwap::from_pointee(shared_pool(&options)));
-        Ok(Self { database: Some(Database { options, pool }) })
+        let pool = Arc::new(ArcSwap::from_pointee(shared_pool(&options, patience)));
+        Ok(Self { database: Some(Database { options, pool, patience }) })
     }
 
     /// A store without a database: everything is unreachable.
@@ -105,7 +116,7 @@ impl Store {
     /// an hour. What is under way on them goes on.
     pub(super) fn replace_connections(&self) {
         if let Some(database) = &self.database {
-            let old = database.pool.swap(Arc::new(shared_pool(&database.options)));
+            let old = database.pool.swap(Arc::new(shared_pool(&database.options, database.patience)));
             // Marked closed at once; its idle connections are closed when it is dropped.
             drop(old.close());
         }
@@ -114,7 +125,7 @@ impl Store {
     /// Hears of changes, on a connection of its own.
     pub(super) async fn listen(&self) -> Result<PgListener, StoreError> {
         // A listener takes its connection from a pool: one of one.
-        let pool = pool_options().max_connections(1).max_lifetime(None).idle_timeout(None);
+        let pool = pool_options(CONNECT_TIMEOUT).max_connections(1).max_lifetime(None).idle_timeout(None);
         let pool = pool.connect_lazy_with(self.database()?.options.clone());
         let listening = async {
             let mut listener = Box::pin(PgListener::connect_with(&pool)).await?;
@@ -131,7 +142,8 @@ impl Store {
 
     /// A connection outside of the pool, neither checked nor prepared. Its owner closes it.
     async fn connect_bare(&self) -> Result<PgConnection, StoreError> {
-        let connecting = timeout(CONNECT_TIMEOUT, Box::pin(PgConnection::connect_with(&self.database()?.options)));
+        let database = self.database()?;
+        let connecting = timeout(database.patience, Box::pin(PgConnection::connect_with(&database.options)));
         connecting.await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::reading)
     }
 
@@ -147,12 +159,12 @@ impl Store {
     }
 }
 
-fn shared_pool(options: &PgConnectOptions) -> PgPool {
-    pool_options().max_connections(CONNECTIONS_MAX).idle_timeout(IDLE_TIMEOUT).connect_lazy_with(options.clone())
+fn shared_pool(options: &PgConnectOptions, patience: Duration) -> PgPool {
+    pool_options(patience).max_connections(CONNECTIONS_MAX).idle_timeout(IDLE_TIMEOUT).connect_lazy_with(options.clone())
 }
 
-fn pool_options() -> PgPoolOptions {
-    PgPoolOptions::new().acquire_timeout(CONNECT_TIMEOUT).after_connect(|connection, _| Box::pin(prepare_connection(connection)))
+fn pool_options(patience: Duration) -> PgPoolOptions {
+    PgPoolOptions::new().acquire_timeout(patience).after_connect(|connection, _| Box::pin(prepare_connection(connection)))
 }
 
 /// Every version of the map's schema, oldest first; the bookkeeping lies in the map's own schema.
@@ -208,5 +220,7 @@ const CONNECTIONS_MAX: u32 = 8;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Below a second, so that a statement whose key is unknown hears of a missing map within one.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(800);
+/// As other servers are waited for.
+const COMMAND_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A change waits for at most five seconds for the map's lock.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);

@@ -41,7 +41,8 @@ impl Views {
             map.shards.iter().filter(|shard| shard.state.is_ready()).map(|shard| Shard::clone(shard)).collect();
         let home = shards.iter().find(|shard| shard.is_home);
         let home = home.ok_or_else(|| Stop::Again("the home shard is not ready".to_owned()))?;
-        let catalog = open(home, moving).await?.catalog().await?;
+        let mut site = open(home, moving).await?;
+        let catalog = Box::pin(site.catalog()).await?;
         let context = context(catalog, map);
         let list = named(&context, moving.group.id);
         let types = key_types(context.map.groups.values().map(Arc::as_ref));
