@@ -115,7 +115,7 @@ impl Known {
 /// who keeps catalogues numbers them. Not cancel safe: the connection may be left in a transaction, or with a savepoint.
 pub async fn read<S: CatalogSource>(source: &mut S, known: &mut Known, when_held: WhenHeld) -> Result<Catalog, CatalogError> {
     known.base = None;
-    read_in_rounds(source, known, when_held, false).await
+    Box::pin(read_in_rounds(source, known, when_held, false)).await
 }
 
 /// As [`read`], but only what has changed since the last reading that `known` is of. The connection is to be kept for the next one:
@@ -125,7 +125,7 @@ pub async fn read_changes<S: CatalogSource>(
     known: &mut Known,
     when_held: WhenHeld,
 ) -> Result<Catalog, CatalogError> {
-    read_in_rounds(source, known, when_held, true).await
+    Box::pin(read_in_rounds(source, known, when_held, true)).await
 }
 
 async fn read_in_rounds<S: CatalogSource>(
@@ -164,7 +164,7 @@ async fn read_in_rounds<S: CatalogSource>(
         let missing = match step {
             Step::Snapshot(Snapshot::Read { catalog, held, base }) => {
                 if let Some(base) = base {
-                    known.base = Some(Arc::new(base));
+                    known.base = Some(Arc::from(base));
                 }
                 return with_held(catalog, held).await;
             }
@@ -198,7 +198,7 @@ enum Snapshot {
         catalog: Box<Catalog>,
         /// Texts that were left out.
         held: Vec<Wanted>,
-        base: Option<Base>,
+        base: Option<Box<Base>>,
     },
     /// Texts to print first.
     Lacks(Vec<Wanted>),
@@ -235,7 +235,7 @@ async fn read_whole<S: CatalogSource>(
     expressions::add(&mut rows, &mut catalog, printed)?;
     functions::add(&mut rows, &mut catalog, printed, &mut notes)?;
     catalog.digest = catalog.definitions.digest();
-    let base = begun.map(|begun| Base::of_whole(&mut rows, &catalog, notes, &missing, begun)).transpose()?;
+    let base = begun.map(|begun| Base::of_whole(&mut rows, &catalog, notes, &missing, begun)).transpose()?.map(Box::new);
     Ok(Snapshot::Read { catalog, held: missing, base })
 }
 

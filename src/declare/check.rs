@@ -55,7 +55,7 @@ impl fmt::Display for Finding {
 
 /// Prints what was found. The exit code: 0 fine, 1 findings.
 pub async fn run(config: &Config, is_json: bool) -> anyhow::Result<i32> {
-    let findings = findings(config).await;
+    let findings = Box::pin(findings(config)).await;
     if is_json {
         print_json(&findings)?;
     } else if findings.is_empty() {

@@ -136,9 +136,8 @@ pub(super) async fn split(control: &Control, user: &str, arguments: &Arguments) 
     }
     let upper = control.map.store().split_partition(user, group, partition, &at).await?;
     control.reached().await?;
-    match shard {
-        Some(shard) => moves::carry(control, user, upper, shard).await?,
-        None => {}
+    if let Some(shard) = shard {
+        moves::carry(control, user, upper, shard).await?;
     }
     Ok(upper.0)
 }

@@ -45,7 +45,7 @@ pub(super) async fn add(control: &Control, actor: &str, arguments: &Arguments) -
 async fn add_once(control: &Control, actor: &str, new: &NewShard<'_>) -> Result<(), Unmade> {
     let snapshot = control.fresh_snapshot().await?;
     if is_done(&snapshot, new)? {
-        return Ok(finish_earlier(control, &snapshot).await?);
+        return Ok(Box::pin(finish_earlier(control, &snapshot)).await?);
     }
     if snapshot.home().is_none() {
         return Box::pin(add_first(control, actor, &snapshot, new)).await;

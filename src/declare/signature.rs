@@ -189,43 +189,10 @@ impl Function {
 
     pub(super) fn parameters(self) -> &'static [Parameter] {
         match self {
-            Function::AddShard => {
-                const {
-                    &[
-                        required("name", Kind::Text),
-                        required("url", Kind::Text),
-                        optional("region", Kind::Text, Default::Null),
-                        optional("capacity", Kind::Float, Default::Float(1.0)),
-                        optional("replication_url", Kind::Text, Default::Null),
-                    ]
-                }
-            }
-            Function::AlterShard => {
-                const {
-                    &[
-                        required("name", Kind::Text),
-                        optional("url", Kind::Text, Default::Null),
-                        optional("region", Kind::Text, Default::Null),
-                        optional("capacity", Kind::Float, Default::Null),
-                        optional("replication_url", Kind::Text, Default::Null),
-                        optional("state", Kind::Text, Default::Null),
-                    ]
-                }
-            }
+            Function::AddShard => ADD_SHARD,
+            Function::AlterShard => ALTER_SHARD,
             Function::DropShard => const { &[required("name", Kind::Text)] },
-            Function::DistributeTable => {
-                const {
-                    &[
-                        required("table_name", Kind::Text),
-                        required("key", Kind::Text),
-                        optional("strategy", Kind::Text, Default::Text("hash")),
-                        optional("colocate_with", Kind::Text, Default::Null),
-                        optional("partitions", Kind::Integer, Default::Integer(64)),
-                        optional("on_shards", Kind::Text, Default::Text("all")),
-                        optional("bounds", Kind::TextArray, Default::Null),
-                    ]
-                }
-            }
+            Function::DistributeTable => DISTRIBUTE_TABLE,
             Function::ReferenceTable => const { &[required("table_name", Kind::Text)] },
             Function::MapKey | Function::IsolateKey => {
                 const { &[required("table_name", Kind::Text), required("key", Kind::Text), required("shard", Kind::Text)] }
@@ -246,73 +213,22 @@ impl Function {
             Function::MergePartitions => const { &[required("a", Kind::Integer), required("b", Kind::Integer)] },
             Function::MovePartition => const { &[required("partition", Kind::Integer), required("to_shard", Kind::Text)] },
             Function::MovePartitions => const { &[required("partitions", Kind::IntegerArray), required("to_shard", Kind::Text)] },
-            Function::Rebalance => {
-                const {
-                    &[
-                        optional("table_name", Kind::Text, Default::Null),
-                        optional("by", Kind::Text, Default::Text("bytes")),
-                        optional("threshold", Kind::Float, Default::Float(0.1)),
-                        optional("drain", Kind::Text, Default::Null),
-                        optional("dry_run", Kind::Boolean, Default::Boolean(false)),
-                    ]
-                }
-            }
+            Function::Rebalance => REBALANCE,
             Function::RedistributeTable => {
                 const { &[required("table_name", Kind::Text), optional("dry_run", Kind::Boolean, Default::Boolean(false))] }
             }
             Function::Locate => {
                 const { &[required("table_name", Kind::Text), optional("key", Kind::TextArray, Default::Variadic)] }
             }
-            Function::DeclareFunction => {
-                const {
-                    &[
-                        required("function_name", Kind::Text),
-                        optional("reads", Kind::TextArray, Default::EmptyArray),
-                        optional("writes", Kind::TextArray, Default::EmptyArray),
-                        optional("key_argument", Kind::Integer, Default::Null),
-                    ]
-                }
-            }
+            Function::DeclareFunction => DECLARE_FUNCTION,
             Function::UniqueId => &[],
-            Function::CreateDistributedTable => {
-                const {
-                    &[
-                        required("table_name", Kind::Text),
-                        required("distribution_column", Kind::Text),
-                        optional("distribution_type", Kind::Text, Default::Text("hash")),
-                        optional("colocate_with", Kind::Text, Default::Text("default")),
-                        optional("shard_count", Kind::Integer, Default::Null),
-                    ]
-                }
-            }
+            Function::CreateDistributedTable => CREATE_DISTRIBUTED_TABLE,
             Function::CreateReferenceTable => const { &[required("table_name", Kind::Text)] },
-            Function::DistributeTables => {
-                const {
-                    &[
-                        required("keys", Kind::Json),
-                        optional("strategy", Kind::Text, Default::Text("hash")),
-                        optional("colocate_with", Kind::Text, Default::Null),
-                        optional("partitions", Kind::Integer, Default::Integer(64)),
-                        optional("on_shards", Kind::Text, Default::Text("all")),
-                        optional("bounds", Kind::TextArray, Default::Null),
-                    ]
-                }
-            }
+            Function::DistributeTables => DISTRIBUTE_TABLES,
             Function::RebalanceTableShards => {
                 const { &[optional("relation", Kind::Text, Default::Null), optional("threshold", Kind::Float, Default::Float(0.1))] }
             }
-            Function::CitusMoveShardPlacement => {
-                const {
-                    &[
-                        required("shard_id", Kind::Integer),
-                        required("source_node_name", Kind::Text),
-                        required("source_node_port", Kind::Integer),
-                        required("target_node_name", Kind::Text),
-                        required("target_node_port", Kind::Integer),
-                        optional("shard_transfer_mode", Kind::Text, Default::Text("auto")),
-                    ]
-                }
-            }
+            Function::CitusMoveShardPlacement => CITUS_MOVE_SHARD_PLACEMENT,
             Function::UndistributeTable => {
                 const {
                     &[
@@ -373,6 +289,74 @@ const fn required(name: &'static str, kind: Kind) -> Parameter {
 const fn optional(name: &'static str, kind: Kind, default: Default) -> Parameter {
     Parameter { name, kind, default }
 }
+
+const ADD_SHARD: &[Parameter] = &[
+    required("name", Kind::Text),
+    required("url", Kind::Text),
+    optional("region", Kind::Text, Default::Null),
+    optional("capacity", Kind::Float, Default::Float(1.0)),
+    optional("replication_url", Kind::Text, Default::Null),
+];
+
+const ALTER_SHARD: &[Parameter] = &[
+    required("name", Kind::Text),
+    optional("url", Kind::Text, Default::Null),
+    optional("region", Kind::Text, Default::Null),
+    optional("capacity", Kind::Float, Default::Null),
+    optional("replication_url", Kind::Text, Default::Null),
+    optional("state", Kind::Text, Default::Null),
+];
+
+const DISTRIBUTE_TABLE: &[Parameter] = &[
+    required("table_name", Kind::Text),
+    required("key", Kind::Text),
+    optional("strategy", Kind::Text, Default::Text("hash")),
+    optional("colocate_with", Kind::Text, Default::Null),
+    optional("partitions", Kind::Integer, Default::Integer(64)),
+    optional("on_shards", Kind::Text, Default::Text("all")),
+    optional("bounds", Kind::TextArray, Default::Null),
+];
+
+const REBALANCE: &[Parameter] = &[
+    optional("table_name", Kind::Text, Default::Null),
+    optional("by", Kind::Text, Default::Text("bytes")),
+    optional("threshold", Kind::Float, Default::Float(0.1)),
+    optional("drain", Kind::Text, Default::Null),
+    optional("dry_run", Kind::Boolean, Default::Boolean(false)),
+];
+
+const DECLARE_FUNCTION: &[Parameter] = &[
+    required("function_name", Kind::Text),
+    optional("reads", Kind::TextArray, Default::EmptyArray),
+    optional("writes", Kind::TextArray, Default::EmptyArray),
+    optional("key_argument", Kind::Integer, Default::Null),
+];
+
+const CREATE_DISTRIBUTED_TABLE: &[Parameter] = &[
+    required("table_name", Kind::Text),
+    required("distribution_column", Kind::Text),
+    optional("distribution_type", Kind::Text, Default::Text("hash")),
+    optional("colocate_with", Kind::Text, Default::Text("default")),
+    optional("shard_count", Kind::Integer, Default::Null),
+];
+
+const DISTRIBUTE_TABLES: &[Parameter] = &[
+    required("keys", Kind::Json),
+    optional("strategy", Kind::Text, Default::Text("hash")),
+    optional("colocate_with", Kind::Text, Default::Null),
+    optional("partitions", Kind::Integer, Default::Integer(64)),
+    optional("on_shards", Kind::Text, Default::Text("all")),
+    optional("bounds", Kind::TextArray, Default::Null),
+];
+
+const CITUS_MOVE_SHARD_PLACEMENT: &[Parameter] = &[
+    required("shard_id", Kind::Integer),
+    required("source_node_name", Kind::Text),
+    required("source_node_port", Kind::Integer),
+    required("target_node_name", Kind::Text),
+    required("target_node_port", Kind::Integer),
+    optional("shard_transfer_mode", Kind::Text, Default::Text("auto")),
+];
 
 impl fmt::Display for Function {
     /// As it would be declared: for hints.

@@ -43,7 +43,7 @@ async fn rebalanced(map_url: String, wanted: Rebalancing) -> Result<Vec<Started>
     };
     let options =
         PlanOptions { cost, threshold: wanted.threshold, drained: wanted.drain, group: wanted.group, deadline: SIZES_DEADLINE };
-    let planned = in_sql::rebalance(&map_url, (!wanted.is_dry_run).then_some(wanted.actor.as_str()), &options)
+    let planned = Box::pin(in_sql::rebalance(&map_url, (!wanted.is_dry_run).then_some(wanted.actor.as_str()), &options))
         .await
         .map_err(|error| told(&error))?;
     let started = |planned: in_sql::PlannedInSql| Started {

@@ -154,7 +154,7 @@ impl Base {
             let (marks, catalog) = (self.marks.clone(), catalog.clone());
             Ok(Self { token: self.token, catalog, notes, objects, marks, bound: self.oldest, oldest: state.oldest, unfinished })
         });
-        Ok(Step::Snapshot(Snapshot::Read { catalog: Box::new(catalog), held: missing, base: base.transpose()? }))
+        Ok(Step::Snapshot(Snapshot::Read { catalog: Box::new(catalog), held: missing, base: base.transpose()?.map(Box::new) }))
     }
 
     /// Something that may be in any definition has changed.

@@ -78,7 +78,7 @@ async fn open(shard: &Shard) -> Result<PgConnection, PgError> {
     let options = ShardUrl::parse(&shard.url)
         .and_then(|url| connect_options(&url, "shardgate"))
         .map_err(|error| unreadable(shard).with_detail(format!("Its URL cannot be used: {error}.")))?;
-    let mut connection = PgConnection::connect_with(&options).await.map_err(|error| failed(shard, &error))?;
+    let mut connection = Box::pin(PgConnection::connect_with(&options)).await.map_err(|error| failed(shard, &error))?;
     if let Some(expected) = &shard.identity {
         let shown = identity::check(&mut connection, expected).await.map_err(|error| failed(shard, &error))?;
         shown.map_err(|misdirected| misdirected.into_error(&shard.name))?;

@@ -247,12 +247,12 @@ impl Session {
         }
         if let Some(source) = &staging.stages.unsplit {
             let answer = self.answer_stage(source, &with, &staging.stages, clock.as_ref()).await?;
-            return self.merge_without_rows(staging, &answer, alone, asked).await;
+            return Box::pin(self.merge_without_rows(staging, &answer, alone, asked)).await;
         }
         if let Some(merging) = &staging.stages.merging {
             let answer = self.answer_stage(&merging.source, &with, &staging.stages, clock.as_ref()).await?;
             let actions = Box::pin(self.answer_actions(staging, &with, clock.as_ref())).await?;
-            return self.write_merging((staging, merging, kept_with, actions), alone, &answer, asked, begins).await;
+            return Box::pin(self.write_merging((staging, merging, kept_with, actions), alone, &answer, asked, begins)).await;
         }
         let mut splices = match staging.stages.dropped {
             Some((start, end)) => vec![Splice { start, end, text: String::new() }],

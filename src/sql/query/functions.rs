@@ -359,7 +359,7 @@ impl<'c> Reader<'c> {
     pub fn note_references(&mut self, references: &References, by: &str) {
         let catalog = &self.context.catalog;
         let is_ours = |oid: &&u32| {
-            let name = catalog.relations.get(*oid).map(|found| (found.schema.clone(), found.name.clone()));
+            let name = catalog.relations.get(oid).map(|found| (found.schema.clone(), found.name.clone()));
             name.is_some_and(|name| self.context.map.sequences.contains_key(&name))
         };
         let (numbered, sequences): (Vec<u32>, Vec<u32>) = references.sequences.iter().partition(is_ours);
