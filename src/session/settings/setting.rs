@@ -301,7 +301,7 @@ impl Session {
     pub(in crate::session) fn settings_now(&self) -> Arc<Settings> {
         let mut now = Arc::clone(&self.settings);
         // The last one of a name counts: SET ends what SET LOCAL before it has set.
-        for set in self.transaction.sets.iter().filter_map(Told::setting) {
+        for set in self.transaction.sets.last() {
             if now.get(&set.name) != set.value.as_deref() {
                 now = Arc::new(match &set.value {
                     Some(value) => now.with(&set.name, value),
@@ -314,7 +314,7 @@ impl Session {
 
     /// The value that is in force for the session: the transaction's, the session's, or the one at login.
     pub(in crate::session) fn effective(&self, name: &str) -> Option<&str> {
-        match self.transaction.sets.iter().rev().filter_map(Told::setting).find(|set| set.name == name) {
+        match self.transaction.sets.last_of(name) {
             Some(set) => set.value.as_deref(),
             None => self.settings.get(name),
         }

@@ -19,6 +19,7 @@ pub(super) mod instant;
 pub(super) mod join;
 mod one_statement;
 pub(super) mod participant;
+pub(super) mod sets;
 pub(super) mod shard_state;
 pub(super) mod snapshot;
 pub(super) mod snapshot_map;
@@ -27,6 +28,7 @@ pub(super) mod waits;
 
 use std::sync::Arc;
 
+use self::sets::Sets;
 use super::commands::listening::ListenChange;
 use crate::backend::Settings;
 use crate::catalog::SequenceName;
@@ -92,7 +94,7 @@ pub(super) struct Transaction {
     pub status: Status,
     pub modes: TransactionModes,
     pub savepoints: Vec<Savepoint>,
-    pub sets: Vec<Told>,
+    pub sets: Sets,
     /// Some participants are spares: see `snapshot`.
     pub has_spares: bool,
     /// All shards that could have taken their snapshots: no other can join.
@@ -139,7 +141,7 @@ impl Transaction {
             status: Status::Idle,
             modes: TransactionModes::default(),
             savepoints: Vec::new(),
-            sets: Vec::new(),
+            sets: Sets::default(),
             has_spares: false,
             has_snapshots_open: false,
             common_snapshot: CommonSnapshot::None,
