@@ -56,7 +56,8 @@ fn references_sql(sharded: &[MovedTable]) -> String {
                 c.condeferrable AS is_deferrable, m.place, f.matches, f.old_key, f.new_key
          FROM pg_constraint c JOIN ({members}) m ON m.oid = c.conrelid
          CROSS JOIN LATERAL (
-             SELECT string_agg(format('$1.%I OPERATOR(%I.%s) x.%I', k.attname, n.nspname, o.oprname, a.attname), ' AND ') AS matches,
+             SELECT string_agg(format('$1.%I%s OPERATOR(%I.%s) x.%I', k.attname,
+                                      ' COLLATE ' || nullif(k.attcollation, 0)::regcollation::text, n.nspname, o.oprname, a.attname), ' AND ') AS matches,
                     {} AS old_key, {} AS new_key
              FROM unnest(c.confkey, c.conkey, c.conpfeqop) WITH ORDINALITY p (key, referring, operator, place)
              JOIN pg_attribute k ON k.attrelid = c.confrelid AND k.attnum = p.key
@@ -71,7 +72,7 @@ fn references_sql(sharded: &[MovedTable]) -> String {
 
 /// On both sides, before the first copied row.
 pub(super) async fn guard(moving: &mut Moving) -> Result<(), Stop> {
-    let (id, group, sharded) = (moving.the_move.id, moving.group.clone(), moving.sharded.clone());
+    let (id, group, sharded, tables) = (moving.the_move.id, moving.group.clone(), moving.sharded.clone(), moving.tables.clone());
     for side in [Direction::Forward, Direction::Back] {
         let conditions = conditions(moving, &group, &sharded)?;
         let site = moving.publisher(side);
@@ -85,8 +86,11 @@ pub(super) async fn guard(moving: &mut Moving) -> Result<(), Stop> {
             let condition = condition.ok_or_else(|| Stop::Again("a table of the move has changed".to_owned()))?;
             site.act_patiently(&reference.triggers(id, side, condition)).await?;
         }
-        for (table,) in site.rows::<(String,)>(&referring_sql(&sharded)).await? {
-            site.act_patiently(&follow_trigger(id, &table)).await?;
+        let referring = site.rows::<(String, String)>(&referring_sql(&sharded)).await?;
+        let is_referring =
+            |table: &&MovedTable| referring.iter().any(|(schema, name)| *schema == table.schema && *name == table.name);
+        for table in tables.iter().filter(is_referring) {
+            site.act_patiently(&follow_trigger(id, table)).await?;
         }
     }
     Ok(())
@@ -96,18 +100,21 @@ pub(super) async fn guard(moving: &mut Moving) -> Result<(), Stop> {
 fn referring_sql(sharded: &[MovedTable]) -> String {
     let members = members_sql(sharded);
     format!(
-        "SELECT DISTINCT c.conrelid::regclass::text FROM pg_constraint c JOIN pg_class r ON r.oid = c.conrelid AND r.relkind = 'r'
+        "SELECT DISTINCT n.nspname::text, r.relname::text FROM pg_constraint c
+         JOIN pg_class r ON r.oid = c.conrelid AND r.relkind = 'r' JOIN pg_namespace n ON n.oid = r.relnamespace
          WHERE c.contype = 'f' AND c.conrelid IN (SELECT m.oid FROM ({members}) m)
-           AND c.confrelid NOT IN (SELECT m.oid FROM ({members}) m) ORDER BY 1"
+           AND c.confrelid NOT IN (SELECT m.oid FROM ({members}) m) ORDER BY 1, 2"
     )
 }
 
-/// Fires for replication only, where the lock that shows that it writes there cannot be had.
-fn follow_trigger(id: MoveId, table: &str) -> String {
-    let (name, number, literal) = (objects::gate_trigger(id, "follow"), id.0, quoted_literal(table));
+/// Fires for replication only, where the lock that shows that it writes there cannot be had. For rows of the set only, as a part of WHEN
+/// that is looked at first: replication of another move, of other rows of the same table, takes no lock of this one.
+fn follow_trigger(id: MoveId, table: &MovedTable) -> String {
+    let (name, number, literal) = (objects::gate_trigger(id, "follow"), id.0, quoted_literal(&table.quoted));
+    let (table, condition) = (&table.quoted, &table.condition_new);
     format!(
         "CREATE OR REPLACE TRIGGER {name} AFTER INSERT OR UPDATE ON {table} FOR EACH ROW \
-         WHEN (NOT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashint8extended({literal}::pg_catalog.regclass::oid::int8, {number}))) \
+         WHEN (({condition}) AND NOT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashint8extended({literal}::pg_catalog.regclass::oid::int8, {number}))) \
          EXECUTE FUNCTION shardgate.follow_later({number}); \
          ALTER TABLE ONLY {table} ENABLE REPLICA TRIGGER {name}"
     )
@@ -175,7 +182,8 @@ CREATE TABLE IF NOT EXISTS shardgate.set_aside (transaction xid8 NOT NULL, relat
 CREATE INDEX IF NOT EXISTS set_aside_transaction ON shardgate.set_aside (transaction);
 CREATE OR REPLACE FUNCTION shardgate.set_copies_aside() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET session_replication_role = replica
-SET DateStyle = 'ISO, YMD' SET IntervalStyle = postgres SET TimeZone = 'UTC' SET extra_float_digits = 3 SET bytea_output = hex AS $$
+SET DateStyle = 'ISO, YMD' SET IntervalStyle = postgres SET TimeZone = 'UTC' SET extra_float_digits = 3 SET bytea_output = hex
+SET array_nulls = on SET xmloption = content AS $$
 DECLARE
     of_move int := TG_ARGV[0];
     copies text := format('%s AS x WHERE %s AND %s', TG_ARGV[1], TG_ARGV[2], TG_ARGV[3]);
@@ -231,6 +239,7 @@ END $$;
 CREATE OR REPLACE FUNCTION shardgate.put_copies_back() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET session_replication_role = replica
 SET DateStyle = 'ISO, YMD' SET IntervalStyle = postgres SET TimeZone = 'UTC' SET extra_float_digits = 3 SET bytea_output = hex
+SET array_nulls = on SET xmloption = content
 SET shardgate.puts_back = on AS $$
 DECLARE
     of_table regclass;
@@ -253,5 +262,7 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
-REVOKE ALL ON TABLE shardgate.set_aside FROM PUBLIC
+REVOKE ALL ON TABLE shardgate.set_aside FROM PUBLIC;
+-- Whoever may call one may make a trigger of it with arguments of his own. To fire one needs no right.
+REVOKE ALL ON FUNCTION shardgate.set_copies_aside(), shardgate.put_copies_back(), shardgate.follow_later() FROM PUBLIC
 "#;

@@ -183,6 +183,12 @@ async fn keys_of_a_reference_table_change_at_every_state_of_a_move() {
     // What would take moving tables with it is refused, on all shards.
     let refused = kinds.client.batch_execute("TRUNCATE kinds CASCADE").await.expect_err("refused");
     assert_eq!(refused.code().map(|code| code.code().to_owned()).as_deref(), Some("55006"), "{}", told(&refused));
+    // What acts as the mover nobody makes a trigger of, with arguments of his own.
+    let target = kinds.stage.cluster.connect_shard(1).await;
+    let may = "SELECT string_agg(proname, ', ') FROM pg_proc WHERE pronamespace = 'shardgate'::regnamespace AND prosecdef
+               AND prosrc ~ 'TG_ARGV' AND has_function_privilege('of_no_rights', oid, 'EXECUTE')";
+    target.batch_execute("CREATE ROLE of_no_rights").await.expect("a role");
+    assert_eq!(target.query_one(may, &[]).await.expect("functions").get::<_, Option<String>>(0), None);
     let points = ["verified_again", "reverse_ended", "cleaning", "cleaned", "ungated"];
     failed.extend(at_each_point(&mut kinds, &points, &["finish", "1"]).await);
     assert_eq!(failed, Vec::<String>::new());
