@@ -142,7 +142,11 @@ async fn read_in_rounds<S: CatalogSource>(
     let mut missing_before = Vec::new();
     let mut leaves_out = false;
     let mut search = Search::default();
+    let is_kept = by_changes && S::SEES_COMMITTED;
     for _ in 0..ROUNDS_MAX {
+        if is_kept {
+            settle(source, deadline).await?;
+        }
         known.was_full = known.base.is_none();
         let step = match &known.base {
             Some(base) => {
@@ -163,6 +167,9 @@ async fn read_in_rounds<S: CatalogSource>(
         };
         let missing = match step {
             Step::Snapshot(Snapshot::Read { catalog, held, base }) => {
+                if is_kept && !is_settled(source).await? {
+                    continue;
+                }
                 if let Some(base) = base {
                     known.base = Some(Arc::from(base));
                 }
@@ -175,7 +182,11 @@ async fn read_in_rounds<S: CatalogSource>(
                 continue;
             }
         };
-        if let Some(refused) = known.printed.print(source, &missing, deadline).await? {
+        let printed = known.printed.print(source, &missing, deadline).await?;
+        if is_kept && !is_settled(source).await? {
+            known.printed = Printed::default();
+        }
+        if let Some(refused) = printed {
             leaves_out = refused.is_locked() && when_held == WhenHeld::LeaveOut;
             // What was dropped in that moment is no more in the next snapshot.
             let is_final = !refused.is_locked() && missing == missing_before;
@@ -187,6 +198,33 @@ async fn read_in_rounds<S: CatalogSource>(
     }
     Err(CatalogError::Restless)
 }
+
+/// A commit is seen before others hear which of their caches it makes invalid: between the two, a connection that is kept prints by the
+/// old names what it reads by the new rows. That takes as long as files are deleted, and the transaction's own lock goes after it.
+async fn settle<S: CatalogSource>(source: &mut S, deadline: Instant) -> Result<(), CatalogError> {
+    while !is_settled(source).await? && Instant::now() < deadline {
+        tokio::time::sleep(SETTLE_INTERVAL).await;
+    }
+    Ok(())
+}
+
+/// No transaction that is seen as ended still holds its own lock.
+async fn is_settled<S: CatalogSource>(source: &mut S) -> Result<bool, CatalogError> {
+    let rows = source.run(UNSETTLED.to_owned()).await.map_err(|error| error.of("schema"))?;
+    Ok(rows.last().is_some_and(|row| row.starts_with(b"0")))
+}
+
+/// Ids of transactions have 32 bits in the locks: those from the snapshot's end on have not ended.
+const UNSETTLED: &str = "
+WITH snapshot AS MATERIALIZED (
+    SELECT s, pg_catalog.pg_snapshot_xmax(s)::text::int8 AS next FROM pg_catalog.pg_current_snapshot() s),
+locked AS (
+    SELECT s, next, (next - l.transactionid::text::int8) & 4294967295 AS before
+    FROM snapshot, pg_catalog.pg_locks l
+    WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted)
+SELECT count(*)::text FROM locked
+WHERE before BETWEEN 1 AND 2147483647 AND pg_catalog.pg_visible_in_snapshot((next - before)::text::xid8, s)";
+const SETTLE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Each waits for a lock, or sees another change of the schema.
 const ROUNDS_MAX: usize = 1000;

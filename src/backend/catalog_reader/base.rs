@@ -144,7 +144,7 @@ impl Base {
             return Ok(Step::Snapshot(Snapshot::Lacks(missing)));
         }
         let (catalog, notes) = self.with_units(&mut rows, printed, &units)?;
-        match self.find_dependents(source, &catalog, &units, search).await? {
+        match self.find_dependents(source, (&catalog, &objects), &units, search).await? {
             Dependents::Read => {}
             Dependents::More => return Ok(Step::Again),
             Dependents::NoUnits => return Ok(Step::InDoubt),
@@ -240,13 +240,13 @@ impl Base {
     async fn find_dependents<S: CatalogSource>(
         &self,
         source: &mut S,
-        now: &Catalog,
+        (now, objects): (&Catalog, &HashMap<Object, Unit>),
         units: &BTreeSet<Unit>,
         search: &mut Search,
     ) -> Result<Dependents, CatalogError> {
         let (mut renamed, mut widened) = (Vec::new(), Vec::new());
         for unit in units {
-            match self.difference(now, *unit) {
+            match self.difference((now, objects), *unit) {
                 Difference::Inside => {}
                 Difference::Widened => widened.push(*unit),
                 Difference::Renamed => renamed.push(*unit),
@@ -264,22 +264,27 @@ impl Base {
         Ok(if is_more { Dependents::More } else { Dependents::Read })
     }
 
-    fn difference(&self, now: &Catalog, (kind, oid): Unit) -> Difference {
+    fn difference(&self, (now, objects): (&Catalog, &HashMap<Object, Unit>), unit: Unit) -> Difference {
+        let (kind, oid) = unit;
+        // It has come into the catalogue, or has left it, and was there before and is there now: from another schema, or finished.
+        let is_in_both = || [&self.objects, objects].iter().all(|objects| objects.values().any(|known| *known == unit));
         let is_renamed = match kind {
             UnitKind::Relation => match (self.catalog.relations.get(&oid), now.relations.get(&oid)) {
                 (Some(before), Some(now)) => return difference_of_relations(before, now),
                 // What refers to it has changed itself; or it is new to everybody.
-                _ => false,
+                (None, None) => false,
+                _ => is_in_both(),
             },
             UnitKind::Function => match (self.catalog.functions.get(&oid), now.functions.get(&oid)) {
                 (Some(before), Some(now)) => (&before.schema, &before.name) != (&now.schema, &now.name),
-                _ => false,
+                (None, None) => false,
+                _ => is_in_both(),
             },
             UnitKind::Type => match (self.catalog.types.get(&oid), now.types.get(&oid)) {
-                (Some(before), Some(after)) => {
-                    before != after || self.catalog.definitions.of(&whole_type(before)) != now.definitions.of(&whole_type(after))
-                }
-                _ => false,
+                // Not all that a type is shows in what is kept of it: a domain's default names a function by more than its text.
+                (Some(_), Some(_)) => true,
+                (None, None) => false,
+                _ => is_in_both(),
             },
         };
         if is_renamed { Difference::Renamed } else { Difference::Inside }

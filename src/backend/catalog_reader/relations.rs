@@ -270,7 +270,7 @@ struct IndexRow {
 // index that has neither expressions nor a predicate, as PostgreSQL would print it, but under its table's lock.
 const INDEXES: &str = "
 SELECT i.indexrelid::int8 AS oid, i.indrelid::int8 AS relation, ic.relname::text AS name, i.indisprimary AND i.indimmediate AS is_primary,
-       i.indisunique AS is_unique, i.indisexclusion AS is_exclusion, con.oid IS NOT NULL AS is_constraint,
+       i.indisunique AND i.indisvalid AS is_unique, i.indisexclusion AS is_exclusion, con.oid IS NOT NULL AS is_constraint,
        i.indpred IS NOT NULL AS is_partial,
        ARRAY(SELECT a.attname::text
              FROM generate_series(0, i.indnkeyatts - 1) k
