@@ -263,6 +263,8 @@ pub struct Function {
     pub schema: String,
     pub name: String,
     pub argument_count: usize,
+    /// Of those that a call gives by their places; empty where these are not those of the declaration (OUT arguments of procedures).
+    pub argument_types: Vec<Oid>,
     /// Its first argument is a row, or may be: `row.f` calls it.
     pub takes_row: bool,
     pub returns_set: bool,

@@ -83,6 +83,7 @@ impl Fixture {
             schema: schema.to_owned(),
             name: name.to_owned(),
             argument_count: 0,
+            argument_types: Vec::new(),
             takes_row: false,
             returns_set: false,
             language: language.to_owned(),

@@ -72,6 +72,7 @@ fn function(oid: Oid, name: &str, language: &str, body: &str) -> Function {
         schema: "public".into(),
         name: name.into(),
         argument_count: 0,
+        argument_types: Vec::new(),
         takes_row: false,
         returns_set: false,
         language: language.into(),

@@ -168,9 +168,7 @@ impl<'a> Reader<'a, '_> {
             "get" => {
                 let tokens = self.take_statement();
                 self.bind_all(&tokens);
-                if tokens.iter().any(|token| token.is("new")) {
-                    self.found.lose_new();
-                }
+                self.lose_new_among(&tokens);
             }
             "move" | "close" | "null" => {
                 self.take_statement();
@@ -196,12 +194,19 @@ impl<'a> Reader<'a, '_> {
     /// `<<label>>`, or `#option value` at the beginning.
     fn label_or_option(&mut self) {
         if self.peek().is_some_and(|token| token.is_symbol("#")) {
+            // What a name means hangs on it.
+            self.found.binds("#".to_owned());
             self.position += 3;
             return;
         }
         let end = self.tokens.iter().skip(self.position).position(|token| token.is_symbol(">"));
         match end {
-            Some(end) => self.position += end + 2,
+            Some(end) => {
+                let label = self.tokens.get(self.position..self.position + end).unwrap_or_default().to_vec();
+                self.bind_all(&label);
+                self.lose_new_among(&label);
+                self.position += end + 2;
+            }
             None => self.found.lose(UNREADABLE),
         }
     }
@@ -257,6 +262,10 @@ impl<'a> Reader<'a, '_> {
         }
         if find(&["cursor"]).is_some() {
             let Some(at) = find(&["for", "is"]) else { return self.found.lose(UNREADABLE) };
+            // Its parameters are variables of its query.
+            let parameters = tokens.get(..at).unwrap_or_default().to_vec();
+            self.bind_all(&parameters);
+            self.lose_new_among(&parameters);
             let text = self.text_of(tokens.get(at + 1..).unwrap_or_default());
             return statements(&text, self.found);
         }
@@ -274,9 +283,7 @@ impl<'a> Reader<'a, '_> {
     fn for_loop(&mut self) {
         let header = self.take_before(&["in"]);
         self.bind_all(&header);
-        if header.iter().any(|token| token.is("new")) {
-            self.found.lose_new();
-        }
+        self.lose_new_among(&header);
         if self.peek().is_some_and(|token| token.is("reverse")) {
             self.position += 1;
         }
@@ -329,9 +336,7 @@ impl<'a> Reader<'a, '_> {
     fn foreach(&mut self) {
         let header = self.take_before(&["in"]);
         self.bind_all(&header);
-        if header.iter().any(|token| token.is("new")) {
-            self.found.lose_new();
-        }
+        self.lose_new_among(&header);
         if self.peek().is_some_and(|token| token.is("array")) {
             self.position += 1;
         }
@@ -502,9 +507,7 @@ impl<'a> Reader<'a, '_> {
     fn call(&mut self) {
         let tokens = self.take_statement();
         self.bind_all(&tokens);
-        if tokens.iter().any(|token| token.name().as_deref() == Some("new")) {
-            self.found.lose_new();
-        }
+        self.lose_new_among(&tokens);
         let text = self.text_of(&tokens);
         statements(&text, self.found);
     }
@@ -521,6 +524,12 @@ impl<'a> Reader<'a, '_> {
         match (target.get(place + 1), target.get(place + 2).and_then(Token::name)) {
             (Some(dot), Some(column)) if dot.is_symbol(".") => self.found.assign_new_column(column),
             (_, _) => self.found.lose_new(),
+        }
+    }
+
+    fn lose_new_among(&mut self, tokens: &[Token<'a>]) {
+        if tokens.iter().any(|token| token.name().as_deref() == Some("new")) {
+            self.found.lose_new();
         }
     }
 

@@ -111,7 +111,7 @@ impl<'c> Row<'c> {
         let is_bound = |name: &str| body.bound_names.iter().any(|bound| bound == name);
         let assigned = body.assigned_new.as_ref()?;
         // OLD and NEW are the row's, and its key in them is as it was given.
-        if body.unknown.is_some() || is_bound("old") || self.key.iter().any(|key| assigned.contains(&key.column)) {
+        if body.unknown.is_some() || is_bound("old") || is_bound("#") || self.key.iter().any(|key| assigned.contains(&key.column)) {
             return None;
         }
         let mut touched = BTreeSet::new();
@@ -317,6 +317,11 @@ mod tests {
             "BEGIN INSERT INTO audit VALUES (NEW.k, 'x'); PERFORM count(*) FROM audit; RETURN NULL; END",
             "BEGIN EXECUTE 'DELETE FROM audit'; RETURN NULL; END",
             "BEGIN DELETE FROM audit; RETURN NULL; END",
+            "DECLARE other t; c CURSOR (new t) FOR SELECT * FROM audit WHERE k = new.k; BEGIN OPEN c(other); RETURN NULL; END",
+            "<<new>> DECLARE k int8 := 8; BEGIN INSERT INTO audit VALUES (new.k, 'x'); RETURN NULL; END",
+            "<<new>> DECLARE x int8 := 8; BEGIN INSERT INTO audit VALUES (new.k, 'x'); RETURN NULL; END",
+            "BEGIN FOR \"new\" IN SELECT * FROM ref LOOP NULL; END LOOP; INSERT INTO audit VALUES (NEW.k, 'x'); RETURN NULL; END",
+            "#variable_conflict use_variable\nDECLARE a record; BEGIN DELETE FROM audit a WHERE a.k = NEW.k; RETURN NULL; END",
         ] {
             assert!(!is_keyed(body), "{body}");
         }

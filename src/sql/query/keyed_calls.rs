@@ -10,18 +10,19 @@ use super::predicate::Operand;
 use super::relations::{self, Resolved};
 use super::scope::Frame;
 use crate::catalog::{Function, Oid, References};
+use crate::shard_key::KeyType;
 use crate::shardmap::TableKind;
-use crate::sql::analysis::{Fact, KeyCondition, KeyTest, KeyValue, Part, Test};
+use crate::sql::analysis::{Fact, KeyCondition, KeyTest, KeyValue, Part, StoredValue, Test};
 
 impl Reader<'_> {
     /// What the call touches besides what it touches by its key.
     pub fn without_key_argument(&mut self, function: &Function, call: &nodes::FuncCall, mut references: References) -> References {
-        let Some(value) = self.key_argument(function, call) else { return references };
+        let Some((value, argument_type)) = self.key_argument(function, call) else { return references };
         let mut touched: Vec<(Oid, Part)> = Vec::new();
         for (oid, stores) in
             references.reads.iter().map(|oid| (*oid, false)).chain(references.writes.iter().map(|oid| (*oid, true)))
         {
-            touched.extend(self.part_by_key(oid, &value, stores).map(|part| (oid, part)));
+            touched.extend(self.part_by_key(oid, (&value, argument_type), stores).map(|part| (oid, part)));
         }
         references.reads.retain(|oid| !touched.iter().any(|(keyed, _)| keyed == oid));
         references.writes.retain(|oid| !touched.iter().any(|(keyed, _)| keyed == oid));
@@ -39,19 +40,21 @@ impl Reader<'_> {
         references
     }
 
-    fn key_argument(&mut self, function: &Function, call: &nodes::FuncCall) -> Option<KeyValue> {
+    fn key_argument(&mut self, function: &Function, call: &nodes::FuncCall) -> Option<(KeyValue, KeyType)> {
         let declared = self.context.map.functions.get(&(function.schema.clone(), function.name.clone()))?;
         let place = declared.key_argument?.checked_sub(1)?;
         let is_by_place = !call.func_variadic && !call.args().iter().any(|argument| matches!(argument, Node::NamedArgExpr(_)));
+        // A value of another type would be converted before the function sees it.
+        let argument_type = KeyType::of_column(*function.argument_types.get(place)?)?;
         let argument = call.args().get(place).filter(|_| is_by_place)?;
         match self.operand(argument, &Frame::default()) {
-            Operand::Value(value) => Some(value),
+            Operand::Value(value) => Some((value, argument_type)),
             Operand::Term(..) | Operand::Other => None,
         }
     }
 
     /// `None`: not a sharded table of one key column.
-    fn part_by_key(&self, oid: Oid, value: &KeyValue, stores: bool) -> Option<Part> {
+    fn part_by_key(&self, oid: Oid, (value, argument_type): (&KeyValue, KeyType), stores: bool) -> Option<Part> {
         let relation = self.context.catalog.relations.get(&oid)?;
         if self.context.temporary_tables.contains(&relation.name) {
             return None;
@@ -59,8 +62,67 @@ impl Reader<'_> {
         let Resolved::Sharded { table, group, .. } = relations::placed(self.context, relation, true) else { return None };
         let TableKind::Sharded { key, .. } = &table.kind else { return None };
         let [key] = key.as_slice() else { return None };
-        let test =
-            KeyTest { column: 0, column_type: key.column_type, function: key.function.clone(), test: Test::Equals(value.clone()) };
+        let column = relation.column(&key.column).filter(|_| key.column_type == argument_type)?;
+        let value = value.clone();
+        let test = match stores {
+            true => Test::Stored(StoredValue { value, typmod: column.typmod, is_not_null: column.is_not_null }),
+            false => Test::Equals(value),
+        };
+        let test = KeyTest { column: 0, column_type: key.column_type, function: key.function.clone(), test };
         Some(Part::Sharded { group: group.id, condition: KeyCondition::Test(test), stores })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::shard_key::oid;
+    use crate::shardmap::DeclaredFunction;
+    use crate::sql::Analyzer;
+    use crate::sql::analysis::Scope;
+    use crate::sql::testing;
+
+    /// The conditions under which a call of a function with an argument of this type is placed.
+    fn conditions(call: &str, argument: Oid, writes: bool) -> Vec<KeyCondition> {
+        let mut fixture = testing::library();
+        let function = fixture.function("f", 'v', "plpgsql", "BEGIN EXECUTE 'x'; END");
+        fixture.catalog.functions.get_mut(&function).unwrap().argument_types = vec![argument];
+        let tables = vec![("public".to_owned(), "u".to_owned())];
+        let declared = DeclaredFunction {
+            schema: "public".to_owned(),
+            name: "f".to_owned(),
+            reads: if writes { Vec::new() } else { tables.clone() },
+            writes: if writes { tables } else { Vec::new() },
+            key_argument: Some(1),
+        };
+        fixture.map.functions.insert(("public".to_owned(), "f".to_owned()), Arc::new(declared));
+        let context = fixture.context(&["public"], &[]);
+        let read = Analyzer::new().analyze(call, &context).unwrap();
+        let Scope::Placed { parts, .. } = &read.statements[0].scope else { panic!("{call}: not placed") };
+        let condition = |part: &Part| match part {
+            Part::Sharded { condition, .. } => condition.clone(),
+            Part::Home => panic!("{call}: at home"),
+        };
+        parts.iter().map(condition).collect()
+    }
+
+    #[test]
+    fn a_call_is_placed_by_its_key_argument() {
+        let is_equal = |found: &[KeyCondition]| matches!(found, [KeyCondition::Test(KeyTest { test: Test::Equals(_), .. })]);
+        let is_stored = |found: &[KeyCondition]| matches!(found, [KeyCondition::Test(KeyTest { test: Test::Stored(_), .. })]);
+        assert!(is_equal(&conditions("SELECT f(7)", oid::INT8, false)));
+        assert!(is_equal(&conditions("SELECT f($1)", oid::INT8, false)));
+        // What would store a row has to have a key.
+        assert!(is_stored(&conditions("SELECT f(NULL)", oid::INT8, true)));
+        for (call, argument) in [
+            ("SELECT f('7')", oid::TEXT),
+            ("SELECT f(7.5)", oid::NUMERIC),
+            ("SELECT f(x => 7)", oid::INT8),
+            ("SELECT f(1 + 6)", oid::INT8),
+        ] {
+            assert_eq!(conditions(call, argument, false), [KeyCondition::All], "{call}");
+        }
     }
 }
