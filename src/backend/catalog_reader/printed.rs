@@ -239,8 +239,9 @@ FROM (VALUES {places}) o(kind, oid, place) ORDER BY o.place";
 
 // Takes no lock: all from pg_catalog's rows. `printed`: what there is, its own row, and under which object pg_depend has what it
 // refers to; `edge`: what that is, of relations with all columns, since a view's text may hang on any of them. An expression of one
-// table names the columns that it uses and no others; so a new column does not count there. Types are followed to the enums in
-// them, whose labels stand in constants; functions to the columns that they return. Names of pg_catalog do not change.
+// table names the columns that it uses and no others, so that a new column does not count there; a trigger that a partition has of its
+// parent names none. Types are followed to the enums in them, whose labels stand in constants; functions to the columns that they
+// return. Names of pg_catalog do not change.
 pub(super) const WANTED: &str = "
 WITH RECURSIVE owner (oid) AS MATERIALIZED (
     SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -282,7 +283,9 @@ WITH RECURSIVE owner (oid) AS MATERIALIZED (
                 THEN d.refobjsubid ELSE -1 END
     FROM printed p JOIN pg_depend d ON d.classid = p.class AND d.objid = p.source
     UNION SELECT p.kind, p.oid, 'pg_class'::regclass, p.relation,
-                 CASE WHEN p.kind IN ('check', 'index', 'trigger') THEN 0 ELSE -1 END
+                 CASE WHEN p.kind IN ('check', 'index')
+                           OR p.kind = 'trigger' AND EXISTS (SELECT FROM pg_trigger t WHERE t.oid = p.oid AND t.tgparentid = 0)
+                      THEN 0 ELSE -1 END
     FROM printed p WHERE p.relation <> 0
     UNION SELECT p.kind, p.oid, p.class, p.source, 0 FROM printed p WHERE p.class = 'pg_proc'::regclass
 ), target AS MATERIALIZED (
