@@ -5,12 +5,11 @@
 //! must not reach tables whose rows are elsewhere, nor change the key after it was routed.
 
 use crate::catalog::{
-    Access, BodyReader, Catalog, Closure, ForeignKey, Oid, References, Relation, RelationKind, Trigger, Unique, quoted_identifier,
-    quoted_literal, quoted_name, shown_name,
+    Access, BodyReader, Catalog, Closure, ForeignKey, Oid, References, Relation, Trigger, Unique, quoted_identifier, quoted_name,
 };
 use crate::shard_key::KeyColumn;
 use crate::shardmap::{DeclaredFunction, GroupId, MapSnapshot, Table, TableKind};
-use crate::sql::{Context, keyed_by_row};
+use crate::sql::{Context, declaration, keyed_by_row};
 
 use super::sequences;
 
@@ -240,18 +239,11 @@ impl Candidate<'_> {
         Some(Obstacle { what: format!("{} {verb} {where_to} \"{}\".", capitalised(part), relation.name), remedy })
     }
 
-    /// Ready to be run.
     fn declaration(&self, function: Option<Oid>, references: &References) -> String {
-        let name = function.and_then(|oid| self.catalog.functions.get(&oid));
-        let name = name.map_or("…".to_owned(), |function| shown_name(&function.schema, &function.name));
-        let names = |oids: &[Oid]| {
-            let relations = oids.iter().filter_map(|oid| self.catalog.relations.get(oid));
-            let tables = relations.filter(|relation| relation.kind != RelationKind::Sequence);
-            tables.map(|table| shown_name(&table.schema, &table.name).replace('"', "\\\"")).collect::<Vec<_>>().join(",")
-        };
-        let lists = [("reads", names(&references.reads)), ("writes", names(&references.writes))];
-        let given = lists.iter().filter(|(_, names)| !names.is_empty()).map(|(list, names)| format!(", {list} => '{{{names}}}'"));
-        format!("SELECT shardgate.declare_function({}{});", quoted_literal(&name), given.collect::<String>())
+        match function.and_then(|oid| self.catalog.functions.get(&oid)) {
+            Some(function) => declaration(self.catalog, function, references, None),
+            None => "SELECT shardgate.declare_function('…', reads => '{…}', writes => '{…}');".to_owned(),
+        }
     }
 
     /// A declaration is believed, but must be possible: rows of home tables are not on the other shards.

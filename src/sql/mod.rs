@@ -31,3 +31,4 @@ pub use context::Context;
 pub use parse::parse;
 pub use query::keyed_by_row;
 pub use statement::is_access_share;
+pub use utility::shardgate_call::declaration;

@@ -26,6 +26,8 @@ pub struct Notes {
     pub hidden_sharded: Vec<Oid>,
     /// Those that a function reads or writes by a key that it is given.
     pub hidden_keyed: Vec<Oid>,
+    /// The call of `declare_function` that would say that these are rows of one key.
+    pub declaration: Option<String>,
     /// It may touch any table: why.
     pub touches_anything: Option<String>,
     /// The same, if it reads sharded tables at all.

@@ -329,11 +329,23 @@ fn add_hidden(reader: &mut Reader<'_>, parts: &mut Vec<Part>) {
             let part = Part::Sharded { group: group.id, condition: KeyCondition::All, stores: false };
             let fact = format!("Table \"{}\" is touched by a function, trigger, policy or view.", relation.name);
             reader.why.push(Fact::Sentence(fact));
-            reader.notes.not_pushable(PgError::unsupported(
-                format!("table \"{}\" is touched by a function, trigger or policy of this statement", relation.name),
-                "What it reads or writes may be on another shard.",
-                "Restrict it to tables of the home shard and reference tables, or declare its key with shardgate.declare_function().",
-            ));
+            let refusal = |hint: &str| {
+                PgError::unsupported(
+                    format!("table \"{}\" is touched by a function, trigger or policy of this statement", relation.name),
+                    "What it reads or writes may be on another shard.",
+                    hint,
+                )
+            };
+            match &reader.notes.declaration {
+                // Rather than what else keeps the statement from several shards: on one of them it would not be right either.
+                Some(declaration) => {
+                    let hint = format!("If these are rows of one shard key, which it is given, say so: {declaration}");
+                    reader.notes.pushdown = Some(refusal(&hint));
+                }
+                None => reader.notes.not_pushable(refusal(
+                    "Restrict it to tables of the home shard and reference tables, or declare its key with shardgate.declare_function().",
+                )),
+            }
             parts.push(part);
         }
     }

@@ -301,7 +301,8 @@ fn check_hidden_references(text: &str, context: &Context, home: HomeTables) -> R
         return Err(refusals::own_name(&table));
     }
     if let Some(relation) = notes.hidden_sharded_table().and_then(|oid| context.catalog.relations.get(&oid)) {
-        return Err(refusals::hidden(format!("A function or policy reads table \"{}\", which is sharded.", relation.name)));
+        let detail = format!("A function or policy reads table \"{}\", which is sharded.", relation.name);
+        return Err(refusals::hidden_unless(detail, notes.declaration.as_deref()));
     }
     if notes.effect() != Effect::Read {
         return Err(refusals::construct("a statement that changes or locks something"));

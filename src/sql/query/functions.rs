@@ -9,8 +9,9 @@ use super::bind::{Draws, Reader};
 use super::catalog_functions::{self, Nature};
 use super::expression::Place;
 use super::relations::{self, Resolved};
-use crate::catalog::{Access, Call, CallSets, Closure, Function, References, RelationKind, SchemaEffect};
+use crate::catalog::{Access, Call, CallSets, Closure, Function, Oid, References, RelationKind, SchemaEffect};
 use crate::error::PgError;
+use crate::shard_key::KeyType;
 use crate::sql::analysis::{Numbers, SessionCall, ShardgateCall};
 use crate::sql::body::SqlBodyReader;
 use crate::sql::parse::tree;
@@ -312,11 +313,29 @@ impl<'c> Reader<'c> {
         match &*call.closure {
             Closure::Known(references) => {
                 self.note_copies_read(function, references);
+                self.note_declaration(function, references);
                 self.note_references(references, &function.name);
             }
             Closure::Unknown(reason) => {
                 self.notes.touches_anything.get_or_insert_with(|| reason.clone());
             }
+        }
+    }
+
+    /// What would say that it touches rows of one key, which the first argument gives that has the key's type.
+    fn note_declaration(&mut self, function: &Function, references: &References) {
+        let key_type = |oid: &Oid| {
+            let relation = self.context.catalog.relations.get(oid)?;
+            match relations::placed(self.context, relation, true) {
+                Resolved::Sharded { group, .. } => group.key_types.first().copied(),
+                _ => None,
+            }
+        };
+        let Some(key) = references.reads.iter().chain(&references.writes).find_map(key_type) else { return };
+        let argument = function.argument_types.iter().position(|argument| KeyType::of_column(*argument) == Some(key));
+        if let Some(argument) = argument.filter(|_| !self.is_declared(function)) {
+            let text = shardgate_call::declaration(&self.context.catalog, function, references, Some(argument + 1));
+            self.notes.declaration.get_or_insert(text);
         }
     }
 

@@ -21,6 +21,7 @@ use crate::sql::parse::lexer::{self, TokenKind};
 use crate::sql::parse::parse;
 use crate::sql::placing;
 use crate::sql::statement::Source;
+use crate::sql::utility::shardgate_call;
 
 /// Bodies that fire each other nest no deeper.
 const BODIES_DEPTH_MAX: usize = 4;
@@ -55,6 +56,10 @@ impl Reader<'_> {
             }
             false => row.touched(self.context, function, self.body_depth).unwrap_or_default(),
         };
+        if keyed.is_empty() {
+            let text = shardgate_call::declaration(&self.context.catalog, function, &references, None);
+            self.notes.declaration.get_or_insert(text);
+        }
         references.reads.retain(|oid| !keyed.contains(oid));
         references.writes.retain(|oid| !keyed.contains(oid));
         self.keyed.extend(keyed);

@@ -6,6 +6,7 @@
 
 use pg_raw_parse::{Node, nodes};
 
+use crate::catalog::{Catalog, Function, Oid, References, RelationKind, quoted_literal, shown_name};
 use crate::error::{PgError, SqlState};
 use crate::sql::analysis::{ArgumentValue, CallArgument, ShardgateCall};
 use crate::sql::parse::tree;
@@ -120,6 +121,20 @@ pub fn select(statement: &nodes::SelectStmt, naming: &Naming<'_>) -> Option<Resu
 pub fn procedure(function: &nodes::FuncCall, naming: &Naming<'_>) -> Option<Result<ShardgateCall, PgError>> {
     let name = naming.function(function)?;
     Some(call(function, name, false, None))
+}
+
+/// Ready to be run: what the function touches, by the key that this argument gives; `None`: that of the row that a trigger fires for.
+pub fn declaration(catalog: &Catalog, function: &Function, references: &References, key_argument: Option<usize>) -> String {
+    let names = |oids: &[Oid]| {
+        let relations = oids.iter().filter_map(|oid| catalog.relations.get(oid));
+        let tables = relations.filter(|relation| relation.kind != RelationKind::Sequence);
+        tables.map(|table| shown_name(&table.schema, &table.name).replace('"', "\\\"")).collect::<Vec<_>>().join(",")
+    };
+    let lists = [("reads", names(&references.reads)), ("writes", names(&references.writes))];
+    let lists = lists.iter().filter(|(_, names)| !names.is_empty()).map(|(list, names)| format!(", {list} => '{{{names}}}'"));
+    let argument = key_argument.map(|number| format!(", key_argument => {number}")).unwrap_or_default();
+    let name = quoted_literal(&shown_name(&function.schema, &function.name));
+    format!("SELECT shardgate.declare_function({name}{}{argument});", lists.collect::<String>())
 }
 
 /// The refusal of a call that is a part of a larger statement.
