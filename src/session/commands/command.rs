@@ -339,8 +339,11 @@ impl Session {
             _ => Box::pin(self.commit_on_several()).await,
         };
         self.cancel.commit(false);
-        if let (Err(_), Some(change)) = (&committed, &mut self.schema_change) {
+        if let (Err(failure), Some(change)) = (&committed, &mut self.schema_change) {
             change.keep_declared();
+            if is_unknown(failure) {
+                change.leave_open();
+            }
         }
         committed?;
         let settings = Arc::clone(&self.settings);
@@ -705,6 +708,15 @@ pub(in crate::session) fn commit_failure(failure: Failure) -> Failure {
                 .into()
         }
         other => other,
+    }
+}
+
+/// A shard that has not answered may commit yet.
+fn is_unknown(failure: &Failure) -> bool {
+    match failure {
+        Failure::Error(error) => error.code == SqlState::TRANSACTION_RESOLUTION_UNKNOWN,
+        Failure::End(_) => true,
+        Failure::Shard(_) | Failure::Forwarded => false,
     }
 }
 

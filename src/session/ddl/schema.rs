@@ -37,6 +37,8 @@ pub(in crate::session) struct SchemaChange {
     sequences: HashMap<SequenceName, i64>,
     /// Of these, what the transaction has declared.
     declared: Vec<Numbered>,
+    /// Whether the home shard shows it is not known: it is closed when recovery has ended what is left of it.
+    is_left_open: bool,
     /// It has closed sequences of the whole cluster to others.
     pub closes_sequences: bool,
     /// Stands for the schema as the transaction sees it now; no other state of any session has the same.
@@ -68,6 +70,11 @@ impl SchemaChange {
         for declared in &self.declared {
             self.sequences.remove(&declared.sequence);
         }
+    }
+
+    /// The home shard may commit it later.
+    pub fn leave_open(&mut self) {
+        self.is_left_open = true;
     }
 }
 
@@ -214,6 +221,7 @@ impl Session {
                 catalog,
                 sequences,
                 declared: Vec::new(),
+                is_left_open: false,
                 closes_sequences: false,
                 version: 0,
                 schema_version,
@@ -262,9 +270,10 @@ impl Session {
     }
 
     /// The catalogue is read anew, here and by the other proxies, before the client hears that the change is done. After a
-    /// rollback too: nobody has to know which it was.
+    /// rollback too: nobody has to know which it was. One that the home shard may still commit stays open
+    /// ([`Gateway::close_abandoned_changes`]).
     pub(in crate::session) async fn finish_schema_change(&mut self) -> Result<(), PgError> {
-        let Some(change) = self.schema_change.take() else { return Ok(()) };
+        let Some(change) = self.schema_change.take().filter(|change| !change.is_left_open) else { return Ok(()) };
         if change.closes_sequences {
             self.settle_alterations(change.id).await?;
         }

@@ -141,7 +141,8 @@ impl Session {
             Outcome::Committed => {
                 lost?;
                 self.end_those_who_read(true).await?;
-                for shard in &report.undelivered {
+                self.note_undelivered(&report.undelivered)?;
+                for (_, shard) in &report.undelivered {
                     self.warn(
                         SqlState::WARNING,
                         &format!("transaction \"{id}\" is committed, and shard \"{shard}\" will show it when it is back"),
@@ -309,6 +310,15 @@ impl Session {
                 }
                 tracing::warn!(?failure, "a shard that only read was lost at the end of its transaction");
             }
+        }
+        Ok(())
+    }
+
+    /// What the home shard's schema is, is not known before it has its part of the transaction.
+    fn note_undelivered(&mut self, undelivered: &[(ShardId, String)]) -> Result<(), PgError> {
+        let home = self.home()?.id;
+        if let Some(change) = self.schema_change.as_mut().filter(|_| undelivered.iter().any(|(shard, _)| *shard == home)) {
+            change.leave_open();
         }
         Ok(())
     }
