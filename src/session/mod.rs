@@ -51,7 +51,6 @@ pub use gateway::Gateway;
 use crate::auth::BackendCredentials;
 use crate::backend::{ConnectionError, CustomNames, Pool, Settings};
 use crate::error::{PgError, SqlState};
-use crate::execute::deadlock::Listed;
 use crate::net::ClientStream;
 use crate::shardmap::{MapSnapshot, ShardId};
 use crate::sql::{Context, RecentTemplates};
@@ -63,9 +62,7 @@ use commands::relations::{ClientRow, Held};
 use commands::temporary::TemporaryTables;
 use cursor::{Cursors, HELD_CURSOR, OnShard};
 use cycle::Cycle;
-use ddl::schema::SchemaChange;
 use failure::{Failure, SessionEnd};
-use pinned_map::PinnedMap;
 use protocol::client::Client;
 use protocol::extended::Batch;
 use protocol::greet::Greeting;
@@ -121,7 +118,6 @@ pub struct Session {
     /// Cursors and portals over several shards.
     open_cursors: Cursors,
     transaction: Transaction,
-    participants: Vec<Participant>,
     /// What the client has set; every connection gets the same before it serves the client.
     settings: Arc<Settings>,
     /// What the client had set when it connected: RESET and DISCARD go back to it.
@@ -137,17 +133,12 @@ pub struct Session {
     /// ParameterStatus values as the client last saw them.
     reported: Vec<(Arc<str>, Arc<str>)>,
     context: Arc<Context>,
-    pinned_map: PinnedMap,
-    /// Of the proxy's lease when the transaction began, or the cycle outside of one: it gets no connection of a later one.
-    generation: i64,
     cycle: Cycle,
     batch: Batch,
     recent_templates: RecentTemplates,
     temporary_tables: TemporaryTables,
     listening: Listening,
     drawn: DrawnNumbers,
-    /// The transaction as the search for deadlocks sees it, while it has several shards.
-    wait: Option<Listed>,
     /// The settings, outside of any transaction, that `context` belongs to; `None` where that is not known, or where they hold a
     /// routing hint.
     settled: Option<Arc<Settings>>,
@@ -155,10 +146,6 @@ pub struct Session {
     context_search_path: String,
     /// The same as [`crate::backend::StatementText`] has it.
     statement_search_path: Arc<str>,
-    /// The open transaction changes the schema, as was announced.
-    schema_change: Option<SchemaChange>,
-    /// A commit has been begun, and the client may not have heard what became of it.
-    commits: bool,
     /// Side by side with their ids, as every statement looks here.
     pools: Vec<(ShardId, Arc<Pool>)>,
     cancel: Arc<CancelTarget>,
@@ -190,12 +177,11 @@ impl Session {
         let cancel_key = gateway.cancels.register(&cancel);
         let login = gateway.next_login();
         let settings = Arc::new(Settings::default());
+        let transaction = Transaction::new(gateway.map.load().generation());
         let row = Arc::new(ClientRow::new(address, &identity.user));
         gateway.clients.insert(cancel_key.0, Arc::clone(&row));
         Self {
             context: Arc::new(gateway.no_context(&identity.user)),
-            pinned_map: PinnedMap::default(),
-            generation: gateway.map.load().generation(),
             cycle: Cycle::default(),
             settled: None,
             client: Client::new(stream, input, reply, frame_bytes_max),
@@ -209,8 +195,7 @@ impl Session {
             portals: Named::default(),
             cursors: HashMap::new(),
             open_cursors: Cursors::default(),
-            transaction: Transaction::new(),
-            participants: Vec::new(),
+            transaction,
             login_settings: Arc::clone(&settings),
             settings,
             custom_names: CustomNames::default(),
@@ -233,11 +218,8 @@ impl Session {
             temporary_tables: TemporaryTables::default(),
             listening: Listening::default(),
             drawn: DrawnNumbers::default(),
-            wait: None,
             context_search_path: String::new(),
             statement_search_path: Arc::default(),
-            schema_change: None,
-            commits: false,
             pools: Vec::new(),
             cancel,
             cancel_key,
@@ -287,14 +269,15 @@ impl Session {
 
     /// Has the client a part of a row whose rest has not come from its shard?
     fn is_within_row(&self) -> bool {
-        !self.client.is_diverted() && self.participants.iter().any(|participant| participant.connection.frame_bytes_left > 0)
+        !self.client.is_diverted()
+            && self.transaction.participants().iter().any(|participant| participant.connection.frame_bytes_left > 0)
     }
 
     /// What the session holds of the shards, and of the map. Connections that are not clean are closed, which undoes what they were doing.
     fn let_go(&mut self) {
-        self.participants.clear();
+        self.transaction.let_go();
         self.open_cursors = Cursors::default();
-        self.pinned_map.unpin();
+        self.transaction.pinned_map.unpin();
     }
 
     /// The end of the login, which has one deadline from accept on.
@@ -404,8 +387,8 @@ impl Session {
         if is_stoppable {
             self.check_listening()?;
         }
-        self.commits = false;
-        if self.participants.is_empty() {
+        self.transaction.is_committing = false;
+        if self.transaction.participants().is_empty() {
             let (client, stop) = (&mut self.client, &self.cancel.stop);
             self.cancel.rest(true);
             let filled = std::future::poll_fn(|context| match client.poll_fill(context) {
@@ -431,7 +414,7 @@ impl Session {
         let idle_max =
             (self.batch.is_open && !self.transaction.is_open()).then(|| self.gateway.config.cross_shard.idle_in_pipeline_timeout());
         let reads_all = is_stoppable || !self.listening.is_active();
-        let (client, participants, stop) = (&mut self.client, &mut self.participants, &self.cancel.stop);
+        let (client, participants, stop) = (&mut self.client, self.transaction.participants_mut(), &self.cancel.stop);
         self.cancel.rest(true);
         let event = tokio::select! {
             biased;
@@ -497,7 +480,11 @@ impl Session {
             },
             // Said when the client sends its next statement: PostgreSQL would have ended the session here.
             Event::Shard(index, Err(error)) => {
-                let name = self.participants.get(index).map(|participant| participant.connection.pool().address.name.clone());
+                let name = self
+                    .transaction
+                    .participants()
+                    .get(index)
+                    .map(|participant| participant.connection.pool().address.name.clone());
                 self.lost_between_statements(index, lost(&name.unwrap_or_default(), &error)).await
             }
         }
@@ -506,7 +493,7 @@ impl Session {
     /// What shards have sent to a session that listens. Not within a transaction.
     fn give_notifications(&mut self) {
         let own = self.cancel_key.0;
-        for participant in &mut self.participants {
+        for participant in self.transaction.participants_mut() {
             let backend = participant.connection.process_id();
             let notifications = &mut participant.connection.notifications;
             if !notifications.is_empty() {
@@ -519,7 +506,7 @@ impl Session {
     async fn lost_between_statements(&mut self, index: usize, error: PgError) -> Result<(), SessionEnd> {
         tracing::debug!(%error, "shard lost between statements");
         // What the pipeline has done there would be committed by Sync, and is lost.
-        let is_in_pipeline = self.participants.get(index).is_some_and(|participant| participant.needs_sync);
+        let is_in_pipeline = self.transaction.participants().get(index).is_some_and(|participant| participant.needs_sync);
         match self.remove_lost(index, error, is_in_pipeline) {
             Failure::End(end) => Err(end),
             failure if is_in_pipeline && !self.batch.has_failed => {
@@ -563,24 +550,24 @@ impl Session {
 
     /// For `shardgate.clients`; takes a lock only where that has changed.
     fn show_held(&mut self) {
-        let pinned = self.participants.iter().filter(|participant| participant.pinned_by.is_some()).count();
+        let pinned = self.transaction.participants().iter().filter(|participant| participant.pinned_by.is_some()).count();
         let cursors = self.open_cursors.held();
-        if self.held_shown == (self.participants.len(), pinned + cursors) {
+        if self.held_shown == (self.transaction.participants().len(), pinned + cursors) {
             return;
         }
-        self.held_shown = (self.participants.len(), pinned + cursors);
+        self.held_shown = (self.transaction.participants().len(), pinned + cursors);
         let name = |participant: &Participant| participant.connection.pool().address.name.clone();
-        let mut shards: Vec<String> = self.participants.iter().map(name).collect();
+        let mut shards: Vec<String> = self.transaction.participants().iter().map(name).collect();
         let home = self.home().ok().filter(|home| cursors > 0 && !shards.contains(&home.name));
         shards.extend(home.map(|home| home.name.clone()));
-        let pinned_by = self.participants.iter().find_map(|participant| participant.pinned_by);
+        let pinned_by = self.transaction.participants().iter().find_map(|participant| participant.pinned_by);
         self.row.set_held(Held { shards, pinned_by: pinned_by.or((cursors > 0).then_some(HELD_CURSOR)) });
     }
 
     /// Ends the cycle: connections that are not needed go back, the client hears that it may go on.
     async fn ready(&mut self) -> Result<(), SessionEnd> {
         self.running = Running::Nothing;
-        if self.wait.is_some() {
+        if self.transaction.wait.is_some() {
             Box::pin(self.end_wait()).await?;
         }
         if !self.transaction.is_open() {
@@ -594,7 +581,7 @@ impl Session {
         if !self.transaction.is_open() {
             self.transaction.decider = None;
             self.transaction.claims.clear();
-            if self.schema_change.is_some()
+            if self.transaction.schema_change.is_some()
                 && let Err(error) = Box::pin(self.finish_schema_change()).await
             {
                 // Made on the shards all the same: what could not be done is to tell the other proxies, who look by themselves.

@@ -89,13 +89,13 @@ impl PinnedMap {
 impl Session {
     /// Lets go of the map unless something that was planned by it is still to run or to be answered.
     pub(super) fn unpin_answered(&mut self) {
-        if self.pinned_map.get().is_some() && !self.owes_answers() && !self.has_portals_to_run() {
-            self.pinned_map.unpin();
+        if self.transaction.pinned_map.get().is_some() && !self.owes_answers() && !self.has_portals_to_run() {
+            self.transaction.pinned_map.unpin();
         }
     }
 
     fn owes_answers(&self) -> bool {
-        let mut pending = self.participants.iter().flat_map(|participant| &participant.connection.pending);
+        let mut pending = self.transaction.participants().iter().flat_map(|participant| &participant.connection.pending);
         pending.any(|pending| !matches!(pending.reply, Reply::Close | Reply::CloseStatement(_)))
     }
 
@@ -116,9 +116,9 @@ impl Session {
         self.drain_current().await?;
         self.unpin_answered();
         self.wait_while_held_by(held_by, deadline).await?;
-        self.pinned_map.pin(|| self.gateway.map.in_use());
+        self.transaction.pinned_map.pin(|| self.gateway.map.in_use());
         // What the statement says was read by the map from before.
-        match self.pinned_map.get() {
+        match self.transaction.pinned_map.get() {
             Some(map)
                 if map.redefinitions.is_empty()
                     && self.context_is_of(self.own_catalog().unwrap_or(&self.gateway.catalog.load()), map) =>
@@ -126,7 +126,7 @@ impl Session {
                 Ok(())
             }
             _ => {
-                self.pinned_map.unpin();
+                self.transaction.pinned_map.unpin();
                 Err(sharding_has_changed().into())
             }
         }

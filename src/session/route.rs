@@ -74,7 +74,7 @@ impl Session {
             && self.context_search_path == self.effective("search_path").unwrap_or(&self.greeting.search_path)
             && self.context.user == self.current_user();
         if is_current {
-            self.pinned_map.pin(|| map);
+            self.transaction.pinned_map.pin(|| map);
             self.settle_context();
             return Ok(());
         }
@@ -95,7 +95,7 @@ impl Session {
         };
         self.statement_search_path = key.search_path.join("\0").into();
         self.context = self.gateway.context(key, &catalog, map.snapshot());
-        self.pinned_map.pin(|| map);
+        self.transaction.pinned_map.pin(|| map);
         self.context_search_path = search_path_text;
         Ok(())
     }
@@ -184,7 +184,7 @@ impl Session {
     #[inline]
     pub(super) async fn route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
         self.note_effects_of(statement, inputs.text())?;
-        self.pinned_map.note_planned(statement.is_plain_read());
+        self.transaction.pinned_map.note_planned(statement.is_plain_read());
         if self.transaction.is_open() && statement.session_calls.contains(&SessionCall::SetsLocally) {
             self.check_sets_locally(statement)?;
         }
@@ -507,7 +507,8 @@ impl Session {
     /// Reference tables: a participant when there is one, else a shard by turns, so that reads spread.
     async fn route_anywhere(&mut self, statement: &Analysis) -> Result<Route, Failure> {
         let snapshot = self.gateway.map.snapshot();
-        let taking_part = || self.participants.iter().map(|participant| participant.shard).filter(|shard| *shard != MAP_DATABASE);
+        let taking_part =
+            || self.transaction.participants().iter().map(|participant| participant.shard).filter(|shard| *shard != MAP_DATABASE);
         // Rows that the transaction has locked it has locked at home.
         let is_at_home = |shard: &ShardId| snapshot.home().is_some_and(|home| home.id == *shard);
         if let Some(shard) = taking_part().find(is_at_home).or_else(|| taking_part().next()) {
@@ -528,7 +529,7 @@ impl Session {
 
     /// The shards that take part in the transaction. The map database is none: only the cluster's relations are there.
     pub(super) fn shards_begun(&self) -> impl Iterator<Item = ShardId> {
-        let begun = self.participants.iter().filter(|participant| participant.has_begun);
+        let begun = self.transaction.participants().iter().filter(|participant| participant.has_begun);
         begun.map(|participant| participant.shard).filter(|shard| *shard != MAP_DATABASE)
     }
 
@@ -566,7 +567,7 @@ impl Session {
 
     /// Statements have run since the last Sync: outside a transaction block they are one transaction by themselves.
     pub(super) fn has_pipeline(&self) -> bool {
-        self.participants.iter().any(|participant| participant.needs_sync)
+        self.transaction.participants().iter().any(|participant| participant.needs_sync)
     }
 
     /// REPEATABLE READ and above have one snapshot for the whole transaction, which several shards cannot share.
@@ -594,7 +595,7 @@ impl Session {
 
     pub(super) fn transaction_scope(&self) -> TransactionScope {
         let home = self.home().map(|home| home.id).ok();
-        let mut holders = self.participants.iter().filter(|participant| participant.is_own());
+        let mut holders = self.transaction.participants().iter().filter(|participant| participant.is_own());
         TransactionScope {
             holds_any: holders.clone().next().is_some(),
             holds_home: holders.any(|participant| Some(participant.shard) == home),
@@ -606,14 +607,20 @@ impl Session {
             isolation: self.gateway.config.cross_shard.isolation,
             fan_out_max: self.gateway.config.cross_shard.fan_out_max as usize,
             participants: self
-                .participants
+                .transaction
+                .participants()
                 .iter()
                 .filter(|participant| (participant.has_begun || participant.needs_sync) && !participant.is_spare)
                 .map(|participant| participant.shard)
                 .filter(|shard| *shard != MAP_DATABASE)
                 .collect(),
             writes: self.gateway.config.cross_shard.writes,
-            writer: self.participants.iter().find(|participant| participant.is_to_commit()).map(|participant| participant.shard),
+            writer: self
+                .transaction
+                .participants()
+                .iter()
+                .find(|participant| participant.is_to_commit())
+                .map(|participant| participant.shard),
             has_other_code: !self.has_shared_code(),
         }
     }
@@ -630,7 +637,7 @@ impl Session {
             _ => None,
         };
         if let (Command::DeclareCursor { name, is_hold, .. }, Some(participant)) =
-            (&statement.command, self.participants.get(index))
+            (&statement.command, self.transaction.participants().get(index))
         {
             let life = if *is_hold { Life::AtCommit } else { Life::Transaction };
             let cursor = OnShard { shard: participant.shard, life, savepoints: self.transaction.savepoints.len() };
@@ -645,10 +652,10 @@ impl Session {
             Command::CloseCursor(None) => self.cursors.clear(),
             _ => {}
         }
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant.has_locked |= matches!(statement.command, Command::Lock);
         }
-        if let (Some(reason), Some(participant)) = (reason, self.participants.get_mut(index)) {
+        if let (Some(reason), Some(participant)) = (reason, self.transaction.participants_mut().get_mut(index)) {
             participant.pin(reason);
         }
     }

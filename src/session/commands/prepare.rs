@@ -98,7 +98,8 @@ impl Session {
         let text = Own::Plan.text(sql);
         self.keep_pipeline_on(home.id);
         let is_ours = self
-            .participants
+            .transaction
+            .participants()
             .iter()
             .any(|participant| participant.shard == home.id && (participant.has_begun || participant.pinned_by.is_some()));
         if !is_ours {
@@ -112,7 +113,7 @@ impl Session {
         let index = self.join(home.id).await?;
         self.drain_with_flush(index).await?;
         self.sync(index).await?;
-        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+        let participant = self.transaction.at(index)?;
         self.cancel.started(&participant.connection);
         let answered = participant.connection.simple(&text).await;
         participant.connection.is_pinned |= was_interrupted(&answered);
@@ -315,13 +316,11 @@ impl Session {
         let index = self.join(shard).await?;
         self.check_sequence_value(index, analysis)?;
         self.pin_if_needed(index, analysis);
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant.needs_sync = true;
         }
         self.prepare_as_told(index, prepared, false).await?;
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         participant.has_written |= analysis.effect == Effect::Write;
         let connection = &mut *participant.connection;
         let (sql, shift) = execution.sql(prepared);
@@ -347,7 +346,7 @@ impl Session {
         }
         let (before, flushes) = (self.client.output.len(), self.client.flushes);
         let drained = self.drain(index).await;
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant.needs_sync &= bind.is_some() || drained.is_err();
             // An error of the prepared text has that text's own positions.
             let is_arguments = participant.connection.prepared.has(prepared.id);

@@ -47,7 +47,7 @@ impl Session {
         }
         let index = self.join(MAP_DATABASE).await?;
         self.sync(index).await?;
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant
                 .connection
                 .simple(&Own::Setting.text(&sql))

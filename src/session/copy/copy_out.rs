@@ -36,7 +36,7 @@ impl Session {
     /// At Bind.
     pub(in crate::session) async fn copies_several(&mut self, statement: &Analysis, text: &str) -> Result<bool, Failure> {
         let source = self.source_of_copy(statement, text).await;
-        self.pinned_map.forget_planned();
+        self.transaction.pinned_map.forget_planned();
         match source {
             Ok(Source::Shard) => Ok(false),
             Ok(Source::Refused | Source::Several(..)) => Ok(true),
@@ -48,7 +48,7 @@ impl Session {
     pub(in crate::session) async fn copy_out(&mut self, statement: &Analysis, text: &str, is_bound: bool) -> Result<bool, Failure> {
         let (copy, query, route) = match self.source_of_copy(statement, text).await? {
             Source::Shard => {
-                self.pinned_map.forget_planned();
+                self.transaction.pinned_map.forget_planned();
                 return Ok(false);
             }
             Source::Refused => {
@@ -140,7 +140,7 @@ impl Session {
             true => {
                 let index = self.join(home.id).await?;
                 self.sync(index).await?;
-                let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+                let participant = self.transaction.at(index)?;
                 self.cancel.started(&participant.connection);
                 let heard = model(&mut participant.connection, &covered);
                 match heard.await {

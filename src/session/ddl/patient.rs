@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::backend::{Own, Stored};
 use crate::error::{PgError, SqlState};
-use crate::session::transaction::join::hidden_statement;
+use crate::session::transaction::replay::hidden_statement;
 use crate::session::{Failure, Session};
 use crate::shardmap::Shard;
 use crate::sql::ddl::ddl_locks::TableLocks;
@@ -94,7 +94,7 @@ impl Session {
     async fn go_back(&mut self, shards: &[Arc<Shard>], before: usize) -> Result<(), Failure> {
         self.client.output.truncate(before);
         for shard in shards {
-            if let Some(index) = self.index_of(shard.id) {
+            if let Some(index) = self.transaction.index_of(shard.id) {
                 self.finish_on(index, BACK).await?;
             }
         }
@@ -110,7 +110,7 @@ impl Session {
         for (place, shard) in shards.iter().enumerate() {
             let joined = if is_visible { self.join(shard.id).await } else { self.join_for_change(shard.id).await };
             let index = joined.map_err(|failure| (failure, place))?;
-            if let Some(participant) = self.participants.get_mut(index) {
+            if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
                 BEFORE.iter().for_each(|sql| hidden_statement(participant, &Own::Transaction.text(sql)));
             }
             self.run_on_one(shard, &Stored::SchemaChange.text(text), is_visible).await.map_err(|failure| (failure, place + 1))?;
@@ -120,8 +120,8 @@ impl Session {
 
     async fn keep_together(&mut self, shards: &[Arc<Shard>]) -> Result<(), Failure> {
         for shard in shards {
-            let Some(index) = self.index_of(shard.id) else { continue };
-            if let Some(participant) = self.participants.get_mut(index) {
+            let Some(index) = self.transaction.index_of(shard.id) else { continue };
+            if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
                 AFTER.iter().for_each(|sql| hidden_statement(participant, &Own::Transaction.text(sql)));
             }
             self.sync(index).await?;

@@ -208,14 +208,14 @@ impl Gateway {
 impl Session {
     /// Says in the map database that the shards' schema is about to change. Once a transaction.
     pub(in crate::session) async fn announce_schema_change(&mut self, tag: &str) -> Result<(), Failure> {
-        if self.schema_change.is_none() {
+        if self.transaction.schema_change.is_none() {
             let (catalog, map) = (self.gateway.catalog.load_full(), self.gateway.map.snapshot());
             let known = map.sequences.iter().filter(|(name, _)| catalog.relation_names.contains_key(*name));
             let sequences = known.map(|(name, sequence)| (name.clone(), sequence.generation)).collect();
             let (under_way, proxy) = (Arc::clone(&self.gateway.schema_changes), self.gateway.map.lease().proxy_id());
             let (planned, schema_version) = (self.context.map.epoch, map.schema_version);
             let id = self.begin_schema_change(tag, proxy, planned).await?;
-            self.schema_change = Some(SchemaChange {
+            self.transaction.schema_change = Some(SchemaChange {
                 id,
                 _under_way: under_way,
                 catalog,
@@ -254,7 +254,7 @@ impl Session {
                 }
                 begun => {
                     if waits {
-                        self.pinned_map.pin(|| self.gateway.map.in_use());
+                        self.transaction.pinned_map.pin(|| self.gateway.map.in_use());
                     }
                     return Ok(begun?);
                 }
@@ -264,7 +264,7 @@ impl Session {
 
     /// The open transaction's schema becomes another one, if it is its own.
     pub(in crate::session) fn note_own_change(&mut self) {
-        if let Some(change) = &mut self.schema_change {
+        if let Some(change) = &mut self.transaction.schema_change {
             change.version = self.gateway.own_version();
         }
     }
@@ -273,7 +273,7 @@ impl Session {
     /// rollback too: nobody has to know which it was. One that the home shard may still commit stays open
     /// ([`Gateway::close_abandoned_changes`]).
     pub(in crate::session) async fn finish_schema_change(&mut self) -> Result<(), PgError> {
-        let Some(change) = self.schema_change.take().filter(|change| !change.is_left_open) else { return Ok(()) };
+        let Some(change) = self.transaction.schema_change.take().filter(|change| !change.is_left_open) else { return Ok(()) };
         if change.closes_sequences {
             self.settle_alterations(change.id).await?;
         }
@@ -309,7 +309,7 @@ impl Session {
     /// It names something that is not known, and the schema is being changed by somebody else.
     pub(in crate::session) fn is_in_doubt(&self, analyzed: &Analyzed) -> bool {
         analyzed.statements.iter().any(|statement| statement.has_unknown_names)
-            && self.gateway.map.load().open_schema_changes > usize::from(self.schema_change.is_some())
+            && self.gateway.map.load().open_schema_changes > usize::from(self.transaction.schema_change.is_some())
     }
 }
 

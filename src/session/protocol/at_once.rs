@@ -150,7 +150,7 @@ impl Session {
     fn is_at_rest(&self) -> bool {
         !self.batch.is_open
             && !self.transaction.is_open()
-            && self.participants.is_empty()
+            && self.transaction.participants().is_empty()
             && self.portals.is_empty()
             && !self.temporary_tables.is_used()
             && self.settled.as_ref().is_some_and(|settled| Arc::ptr_eq(settled, &self.settings))
@@ -206,11 +206,11 @@ impl Session {
     /// `map`: by which it was placed, and whether it is a plain read.
     fn begin_at_once(&mut self, (map, is_plain_read): (Arc<MapInUse>, bool), connection: Pooled, has_written: bool) {
         self.row.set_state(b'A');
-        self.pinned_map.unpin();
-        self.pinned_map.pin(|| map);
-        self.pinned_map.note_planned(is_plain_read);
+        self.transaction.pinned_map.unpin();
+        self.transaction.pinned_map.pin(|| map);
+        self.transaction.pinned_map.note_planned(is_plain_read);
         let shard = connection.pool().shard;
-        self.participants.push(Participant { has_written, ..Participant::new(shard, connection) });
+        self.transaction.add_participant(Participant { has_written, ..Participant::new(shard, connection) });
         self.count_statement(RouteKind::SingleShard, Some(shard));
     }
 }

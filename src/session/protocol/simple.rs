@@ -173,23 +173,19 @@ impl Session {
         };
         let text = timed.as_deref().unwrap_or(text);
         let index = self.join(shard).await?;
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         participant.has_written |= statement.effect == Effect::Write;
         self.check_sequence_value(index, statement)?;
         self.pin_if_needed(index, statement);
         let text = ShardText::of(reach, text.as_bytes(), &self.context)?;
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         let connection = &mut *participant.connection;
         connection.output.query(&text);
         connection.unnamed = None;
         connection.expect(Reply::Query, true);
         let drained = self.drain(index).await;
         self.transaction.timed = None;
-        if let Some(participant) = self.participants.get_mut(index)
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index)
             && drained.is_ok()
         {
             participant.needs_sync = false;
@@ -295,7 +291,7 @@ impl Session {
 
     /// After an error that came from what was put before a simple query, the shard skips until Sync.
     async fn recover_skipping(&mut self) -> Result<(), SessionEnd> {
-        for index in (0..self.participants.len()).rev() {
+        for index in (0..self.transaction.participants().len()).rev() {
             match self.sync_and_commit(index).await {
                 Ok(()) | Err(Failure::Forwarded) => {}
                 Err(failure) => self.settle(failure)?,

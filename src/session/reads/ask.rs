@@ -94,12 +94,12 @@ impl Session {
             self.join_clean(*shard).await?;
         }
         let prepared_max = self.gateway.prepared_max();
-        for participant in self.of_shards(reach.shards()) {
+        for participant in self.transaction.on_all(reach.shards()) {
             request.put(&mut participant.connection, reach, prepared_max)?;
         }
         let scattered = self.scatter_on(reach.shards(), spec, request.covering()).await;
         if let (Err(_), Some(fragment)) = (&scattered, request.prepared()) {
-            for participant in self.of_shards(reach.shards()) {
+            for participant in self.transaction.on_all(reach.shards()) {
                 participant.connection.prepared.doubt(fragment.id);
             }
         }
@@ -113,19 +113,13 @@ impl Session {
         Ok(index)
     }
 
-    pub(in crate::session) fn of_shards<'a>(
-        &'a mut self,
-        shards: &'a [ShardId],
-    ) -> impl Iterator<Item = &'a mut crate::session::Participant> {
-        self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard))
-    }
-
     /// Sends what is in the outputs, merges what comes.
     async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec, covering: Option<&Covered>) -> Result<Scattered, Failure> {
-        self.participants.sort_by_key(|participant| participant.shard);
+        self.transaction.participants_mut().sort_by_key(|participant| participant.shard);
+        self.client.map_until_rows = self.transaction.pinned_map.lend_until_rows();
         let mut connections = Vec::with_capacity(shards.len());
         let mut asked = Vec::with_capacity(shards.len());
-        for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
+        for participant in self.transaction.on_all(shards) {
             asked.push(participant.shard);
             self.cancel.started(&participant.connection);
             connections.push(&mut *participant.connection);
@@ -134,9 +128,8 @@ impl Session {
         for connection in &mut connections {
             connection.send().await;
         }
-        self.client.map_until_rows = self.pinned_map.lend_until_rows();
         let merged = scatter(connections, spec, &mut self.client).await;
-        self.pinned_map.give_back(self.client.map_until_rows.take());
+        self.transaction.pinned_map.give_back(self.client.map_until_rows.take());
         match merged {
             Ok(ScatterEnd::LastStep(text)) => Ok(Scattered::LastStep(text)),
             Ok(ScatterEnd::Unranked(pieces)) => {
@@ -156,12 +149,13 @@ impl Session {
                 self.data_error_of_more(&frame, spec)
             }
             Err(ScatterError::Shard { index, frame, .. }) => {
-                let participant = self.participants.iter().find(|participant| asked.get(index) == Some(&participant.shard));
+                let participant =
+                    self.transaction.participants().iter().find(|participant| asked.get(index) == Some(&participant.shard));
                 let name = participant.map(|participant| participant.connection.pool().address.name.as_str());
                 Err(failure_of_covered(with_shard_named(&frame, name.unwrap_or_default()), covering))
             }
             Err(ScatterError::Lost { index, error }) => {
-                match self.participants.iter().position(|participant| asked.get(index) == Some(&participant.shard)) {
+                match self.transaction.participants().iter().position(|participant| asked.get(index) == Some(&participant.shard)) {
                     Some(index) => Err(self.participant_lost(index, &error)),
                     None => Err(PgError::internal("shard is gone").into()),
                 }

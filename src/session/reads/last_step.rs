@@ -36,8 +36,9 @@ impl Session {
             columns: &columns,
             describes: asked.describes,
         };
-        let index = self.participants.iter().position(|participant| participant.shard == shard);
-        let Some((index, participant)) = index.and_then(|index| Some((index, self.participants.get_mut(index)?))) else {
+        let index = self.transaction.index_of(shard);
+        let Some((index, participant)) = index.and_then(|index| Some((index, self.transaction.participants_mut().get_mut(index)?)))
+        else {
             return Err(lost("a shard", &crate::backend::ConnectionError::Closed).into());
         };
         match last_step(&mut participant.connection, &step, &mut self.client).await {

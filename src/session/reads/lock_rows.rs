@@ -206,7 +206,7 @@ impl Session {
         for shard in plan.reach.shards() {
             self.join_clean(*shard).await?;
         }
-        for participant in self.participants.iter_mut().filter(|participant| plan.reach.shards().contains(&participant.shard)) {
+        for participant in self.transaction.on_all(plan.reach.shards()) {
             if has_savepoint {
                 put_command(participant, STATEMENT_SAVEPOINT);
             }
@@ -230,9 +230,7 @@ impl Session {
                 Ok(heard.into_iter().next().map(|heard| heard.columns).unwrap_or_default())
             }
             Err(failure) => {
-                for participant in
-                    self.participants.iter_mut().filter(|participant| plan.reach.shards().contains(&participant.shard))
-                {
+                for participant in self.transaction.on_all(plan.reach.shards()) {
                     participant.connection.prepared.doubt(plan.locking.id);
                     if let Some(guide) = &plan.guide {
                         participant.connection.prepared.doubt(guide.id);
@@ -254,9 +252,7 @@ impl Session {
         let shard = *plan.reach.shards().get(input).ok_or_else(|| PgError::internal("a shard is gone"))?;
         let index = self.join(shard).await?;
         self.sync(index).await?;
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         fetch.before.iter().for_each(|command| put_command(participant, command));
         let out = &mut participant.connection.output;
         if fetch.rows > 0 {

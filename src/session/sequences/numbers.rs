@@ -402,7 +402,7 @@ impl Session {
             Numbers::Drawn | Numbers::Unseen => self.note_numbers(Numbers::Unseen),
             Numbers::AtHome => {
                 self.note_numbers(Numbers::AtHome);
-                if let Some(participant) = self.participants.get_mut(index) {
+                if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
                     participant.connection.drawn_by = Some((self.cancel_key.0, self.drawn.drawn_at_home));
                 }
             }
@@ -411,7 +411,7 @@ impl Session {
 
     /// `currval` and `lastval` of the home shard's sequences: only on a connection on which this session was the last to draw.
     pub(in crate::session) fn check_sequence_value(&mut self, index: usize, statement: &Analysis) -> Result<(), PgError> {
-        let Some(participant) = self.participants.get(index) else { return Ok(()) };
+        let Some(participant) = self.transaction.participants().get(index) else { return Ok(()) };
         let own = (self.cancel_key.0, self.drawn.drawn_at_home);
         let is_own = self.drawn.drawn_at_home > 0 && participant.connection.drawn_by == Some(own);
         let draws = statement.numbers == Numbers::AtHome;

@@ -10,7 +10,7 @@ use crate::error::{PgError, SqlState};
 use crate::execute::numbers::Restart;
 use crate::session::route::Route;
 use crate::session::transaction::Transaction;
-use crate::session::transaction::join::hidden_statement;
+use crate::session::transaction::replay::hidden_statement;
 use crate::session::writes::write::{Request, Shown, Writing, WritingKind};
 use crate::session::{Failure, Session};
 use crate::sql::analysis::{Analysis, Command, Numbers};
@@ -46,8 +46,8 @@ impl Session {
         let mut restarts = Box::pin(numbers.begin_restart(&self.identity.user, tables)).await?;
         let tag = self.write_on(writing, request, shown).await?;
         for shard in writing.shards() {
-            let Some(index) = self.index_of(*shard) else { continue };
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let Some(index) = self.transaction.index_of(*shard) else { continue };
+            let Some(participant) = self.transaction.participants_mut().get_mut(index) else { continue };
             for Restart { sequence, .. } in &restarts {
                 let name = quoted_literal(&quoted_name(&sequence.0, &sequence.1));
                 let text = format!("SELECT shardgate.use_up({name}::pg_catalog.regclass)");

@@ -74,7 +74,7 @@ impl Session {
     async fn set_seed(&mut self, text: &str) -> Result<(), Failure> {
         let home = self.home()?;
         let index = self.join(home.id).await?;
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant.pin(Kept::Seed.reason());
         }
         self.run_on_one(&home, &Own::Setting.text(text), true).await
@@ -138,13 +138,14 @@ impl Session {
         if self.transaction.status != Status::Open {
             return None;
         }
-        self.participants
+        self.transaction
+            .participants()
             .iter()
             .position(|participant| participant.has_begun && !participant.is_spare && participant.shard != MAP_DATABASE)
     }
 
     async fn set_on_participant(&mut self, index: usize, name: &str, sql: &str) -> Result<String, Failure> {
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant.connection.custom_names.insert(name);
         }
         self.ask_participant(index, sql).await.map(|rows| last_value(&rows))
@@ -156,11 +157,9 @@ impl Session {
     }
 
     async fn ask_participant(&mut self, index: usize, sql: &str) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
-        self.catch_up(index);
+        self.transaction.catch_up(index, &self.gateway.registry);
         self.sync(index).await?;
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         match participant.connection.simple(&Own::Catalog.text(sql)).await {
             Ok(rows) => Ok(rows),
             Err(ConnectionError::Refused { body, .. }) => {
@@ -217,7 +216,8 @@ impl Session {
             self.warn(SqlState::NO_ACTIVE_SQL_TRANSACTION, "SET CONSTRAINTS can only be used in transaction blocks");
         }
         let is_shard = |participant: &&Participant| participant.has_begun && participant.shard != MAP_DATABASE;
-        let begun: Vec<ShardId> = self.participants.iter().filter(is_shard).map(|participant| participant.shard).collect();
+        let begun: Vec<ShardId> =
+            self.transaction.participants().iter().filter(is_shard).map(|participant| participant.shard).collect();
         if begun.is_empty() {
             self.try_at_home(text).await?;
         }

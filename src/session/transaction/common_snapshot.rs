@@ -54,7 +54,7 @@ impl Session {
         let settings = &self.gateway.config.cross_shard;
         let count = self.gateway.map.snapshot().shards.len();
         let has_begun = || {
-            let mut begun = self.participants.iter().filter(|participant| participant.shard != MAP_DATABASE);
+            let mut begun = self.transaction.participants.iter().filter(|participant| participant.shard != MAP_DATABASE);
             begun.any(|participant| participant.has_begun && !participant.is_spare)
         };
         settings.isolation == CrossShardIsolation::Refuse
@@ -112,7 +112,8 @@ impl Session {
 
     /// A shard that has no part in the snapshots would show another moment.
     pub(in crate::session) fn check_in_common_snapshot(&self, shard: ShardId) -> Result<(), PgError> {
-        let has_begun = || self.participants.iter().any(|participant| participant.shard == shard && participant.has_begun);
+        let has_begun =
+            || self.transaction.participants.iter().any(|participant| participant.shard == shard && participant.has_begun);
         if !self.has_common_snapshot() || shard == MAP_DATABASE || has_begun() {
             return Ok(());
         }
@@ -138,7 +139,7 @@ impl Session {
             taken?;
             match opened {
                 Ok(()) if self.are_all(&shards) => {
-                    self.participants.iter_mut().for_each(|participant| participant.is_spare = false);
+                    self.transaction.participants.iter_mut().for_each(|participant| participant.is_spare = false);
                     self.transaction.has_spares = false;
                     self.transaction.snapshots.take_all(map, shards.iter().map(|shard| shard.id));
                     return Ok(());
@@ -154,7 +155,7 @@ impl Session {
         for shard in shards {
             match self.attach(shard.id).await {
                 Ok(index) => {
-                    if let Some(participant) = self.participants.get_mut(index) {
+                    if let Some(participant) = self.transaction.participants.get_mut(index) {
                         participant.is_spare = true;
                         self.transaction.has_spares = true;
                     }
@@ -217,15 +218,15 @@ impl Session {
     async fn take_together(&mut self, shards: &[Arc<Shard>]) -> Result<(), Failure> {
         for shard in shards {
             let index = self.attach(shard.id).await?;
-            self.catch_up(index);
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+            self.transaction.catch_up(index, &self.gateway.registry);
+            let Some(participant) = self.transaction.participants.get_mut(index) else { continue };
             take_snapshot(participant);
             if let Err(error) = participant.connection.flush().await {
                 return Err(self.participant_lost(index, &error));
             }
         }
         for shard in shards {
-            if let Some(index) = self.participants.iter().position(|participant| participant.shard == shard.id) {
+            if let Some(index) = self.transaction.index_of(shard.id) {
                 self.sync(index).await?;
             }
         }

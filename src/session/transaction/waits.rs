@@ -23,50 +23,54 @@ impl Session {
 
     /// Before spares are given back: it holds what is left, and with one shard alone it is not listed.
     pub(in crate::session) fn note_kept(&mut self) {
-        if self.wait.is_some() && !self.hold_those(|participant| !participant.is_spare) {
-            self.wait = None;
+        if self.transaction.wait.is_some() && !self.hold_those(|participant| !participant.is_spare) {
+            self.transaction.wait = None;
         }
     }
 
     /// `false`: these are not two.
     fn hold_those(&mut self, is_kept: impl Fn(&Participant) -> bool) -> bool {
-        let held = || self.participants.iter().filter(|participant| participant.shard != MAP_DATABASE && is_kept(participant));
+        let held =
+            || self.transaction.participants.iter().filter(|participant| participant.shard != MAP_DATABASE && is_kept(participant));
         if held().count() < 2 {
             return false;
         }
         let backends = held().map(|participant| (participant.shard, participant.connection.process_id())).collect();
         let pools = held().map(|participant| pool_id(participant.connection.pool())).collect();
-        let listed = self.wait.get_or_insert_with(|| self.gateway.waits.list(self.cancel_key.0));
+        let listed = self.transaction.wait.get_or_insert_with(|| self.gateway.waits.list(self.cancel_key.0));
         listed.hold(backends, pools);
         true
     }
 
     /// It holds a shard and begins to wait for a connection to another.
     pub(in crate::session) fn note_pool_wait(&mut self, pool: &Arc<Pool>) {
-        if self.participants.is_empty() {
+        if self.transaction.participants.is_empty() {
             return;
         }
-        let listed = self.wait.get_or_insert_with(|| self.gateway.waits.list(self.cancel_key.0));
-        let held = self.participants.iter().map(|participant| (participant.shard, participant.connection.process_id()));
-        listed.hold(held.collect(), self.participants.iter().map(|participant| pool_id(participant.connection.pool())).collect());
+        let listed = self.transaction.wait.get_or_insert_with(|| self.gateway.waits.list(self.cancel_key.0));
+        let held = self.transaction.participants.iter().map(|participant| (participant.shard, participant.connection.process_id()));
+        listed.hold(
+            held.collect(),
+            self.transaction.participants.iter().map(|participant| pool_id(participant.connection.pool())).collect(),
+        );
         listed.wait_for_pool(Some(pool_id(pool)), pool.describe().active);
     }
 
     pub(in crate::session) fn end_pool_wait(&mut self) {
-        if let Some(listed) = &self.wait {
+        if let Some(listed) = &self.transaction.wait {
             listed.wait_for_pool(None, 0);
         }
     }
 
     /// The statement has waited for a lock in vain, and will wait again.
     pub(in crate::session) fn note_pause(&self) {
-        if let Some(listed) = &self.wait {
+        if let Some(listed) = &self.transaction.wait {
             listed.pause();
         }
     }
 
     pub(in crate::session) fn end_pause(&self) {
-        if let Some(listed) = &self.wait {
+        if let Some(listed) = &self.transaction.wait {
             listed.resume();
         }
     }
@@ -74,7 +78,7 @@ impl Session {
     /// A message comes.
     #[inline]
     pub(in crate::session) fn note_statement(&self) {
-        if let Some(listed) = &self.wait {
+        if let Some(listed) = &self.transaction.wait {
             listed.begin_statement();
         }
     }
@@ -82,29 +86,29 @@ impl Session {
     /// The cycle is over. A transaction that has given way lets go of its locks on all shards at once, as one of PostgreSQL does;
     /// with savepoints it may go on.
     pub(in crate::session) async fn end_wait(&mut self) -> Result<(), SessionEnd> {
-        let Some(listed) = &self.wait else { return Ok(()) };
+        let Some(listed) = &self.transaction.wait else { return Ok(()) };
         let gives_way = listed.is_victim() && self.transaction.status == Status::Failed && self.transaction.savepoints.is_empty();
         listed.end_statement();
         if gives_way {
             self.abort_participants().await?;
         }
         if !self.transaction.is_open() {
-            self.wait = None;
+            self.transaction.wait = None;
         }
         Ok(())
     }
 
     /// Rolls back on every shard; the session's transaction stays failed until the client ends it.
     async fn abort_participants(&mut self) -> Result<(), SessionEnd> {
-        let begun: Vec<_> = self.participants.iter().filter(|held| held.has_begun).map(|held| held.shard).collect();
+        let begun: Vec<_> = self.transaction.participants.iter().filter(|held| held.has_begun).map(|held| held.shard).collect();
         for shard in begun {
-            let Some(index) = self.participants.iter().position(|held| held.shard == shard) else { continue };
+            let Some(index) = self.transaction.index_of(shard) else { continue };
             match self.finish_on(index, "ROLLBACK").await {
                 Ok(()) | Err(Failure::Forwarded) => {}
                 Err(Failure::End(end)) => return Err(end),
                 Err(failure) => tracing::warn!(?failure, "rollback not confirmed, connection closed"),
             }
-            if let Some(participant) = self.participants.iter_mut().find(|held| held.shard == shard) {
+            if let Some(participant) = self.transaction.on_mut(shard) {
                 participant.forget_transaction();
             }
         }
@@ -113,7 +117,7 @@ impl Session {
 
     /// The error of a statement that was cancelled to break a deadlock says so.
     pub(in crate::session) fn with_deadlock(&self, frame: Bytes) -> Bytes {
-        let is_victim = self.wait.as_ref().is_some_and(|listed| listed.is_victim());
+        let is_victim = self.transaction.wait.as_ref().is_some_and(|listed| listed.is_victim());
         if !is_victim || crate::session::failure::sqlstate(&frame) != SqlState::QUERY_CANCELED.0 {
             return frame;
         }
@@ -123,7 +127,7 @@ impl Session {
     }
 
     pub(in crate::session) fn or_deadlock(&self, error: PgError) -> PgError {
-        let is_victim = self.wait.as_ref().is_some_and(|listed| listed.is_victim());
+        let is_victim = self.transaction.wait.as_ref().is_some_and(|listed| listed.is_victim());
         if is_victim && error.code == SqlState::QUERY_CANCELED { deadlock() } else { error }
     }
 }

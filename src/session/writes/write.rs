@@ -279,7 +279,7 @@ impl Session {
         for shard in reach.shards() {
             let index = self.join(*shard).await?;
             self.sync(index).await?;
-            if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == *shard) {
+            if let Some(participant) = self.transaction.on_mut(*shard) {
                 participant.has_written |= writing.kind != WritingKind::Locks;
                 participant.has_locked |= writing.kind == WritingKind::Locks;
             }
@@ -376,8 +376,8 @@ impl Session {
         let texts = request.shard_texts(reach, &context)?;
         for (place, shard) in shards.iter().enumerate() {
             let Some(text) = texts.get(place).or(texts.first()) else { continue };
-            let Some(index) = self.index_of(*shard) else { continue };
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let Some(index) = self.transaction.index_of(*shard) else { continue };
+            let Some(participant) = self.transaction.participants_mut().get_mut(index) else { continue };
             let connection = &mut *participant.connection;
             put_request(connection, request, text, prepared_max);
             self.cancel.started(&participant.connection);
@@ -411,8 +411,8 @@ impl Session {
                     parts.push(part);
                 }
                 Ok(Part { error: Some(body), .. }) => {
-                    if let (Request::Bound { statement, .. }, Some(index)) = (request, self.index_of(*shard))
-                        && let Some(participant) = self.participants.get_mut(index)
+                    if let (Request::Bound { statement, .. }, Some(index)) = (request, self.transaction.index_of(*shard))
+                        && let Some(participant) = self.transaction.participants_mut().get_mut(index)
                     {
                         participant.connection.prepared.doubt(statement.id);
                     }
@@ -442,16 +442,12 @@ impl Session {
             return None;
         }
         let place = |shard: ShardId| shards.iter().position(|known| *known == shard);
-        let asked = self.of_shards(shards).map(|participant| (participant.shard, &mut *participant.connection));
+        let asked = self.transaction.on_all(shards).map(|participant| (participant.shard, &mut *participant.connection));
         let mut asked: Vec<(ShardId, &mut Connection)> = asked.map(|(shard, connection)| (shard, &mut *connection)).collect();
         asked.sort_by_key(|(shard, _)| place(*shard));
         let (asked, connections): (Vec<ShardId>, Vec<&mut Connection>) = asked.into_iter().unzip();
         let failing = first_failure(connections, FAILURE_PATIENCE).await.and_then(|place| asked.get(place).copied());
         failing.and_then(place)
-    }
-
-    pub(in crate::session) fn index_of(&self, shard: ShardId) -> Option<usize> {
-        self.participants.iter().position(|participant| participant.shard == shard)
     }
 
     /// Values of RETURNING that name types.
@@ -460,7 +456,7 @@ impl Session {
             Request::Bound { bind, description, .. } | Request::Rows { bind, description, .. } => (bind, description),
             Request::Query(_) | Request::QueryOfViews { .. } | Request::Queries(_) => return NestedValues::default(),
         };
-        let participant = self.participants.iter().find(|participant| participant.shard == shard);
+        let participant = self.transaction.on(shard);
         match (participant, &description.rows) {
             (Some(participant), Some(rows)) => participant.connection.oids.nested_columns(rows, bind),
             (Some(_) | None, _) => NestedValues::default(),
@@ -474,7 +470,7 @@ impl Session {
         if let Ok(read) = read {
             return read.map(|()| part);
         }
-        if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) {
+        if let Some(participant) = self.transaction.on_mut(shard) {
             participant.connection.stop().await;
         }
         self.read_into(&mut part, shard, Shown::Nothing, request).await.map(|()| part)
@@ -491,10 +487,8 @@ impl Session {
     async fn read_into(&mut self, part: &mut Part, shard: ShardId, mut shown: Shown, request: &Request<'_>) -> Result<(), Failure> {
         let nested = self.nested_values(shard, request);
         loop {
-            let Some(index) = self.index_of(shard) else { return Err(PgError::internal("participant is gone").into()) };
-            let Some(participant) = self.participants.get_mut(index) else {
-                return Err(PgError::internal("participant is gone").into());
-            };
+            let Some(index) = self.transaction.index_of(shard) else { return Err(PgError::internal("participant is gone").into()) };
+            let participant = self.transaction.at(index)?;
             let (tag, body) = match participant.connection.next_frame().await {
                 Ok(frame) => frame,
                 Err(error) => return Err(self.participant_lost(index, &error)),
