@@ -67,12 +67,12 @@ use protocol::client::Client;
 use protocol::extended::Batch;
 use protocol::greet::Greeting;
 use protocol::named::Named;
-use protocol::panicked::Running;
+use protocol::panicked::RunningStatement;
 use protocol::relay;
 use protocol::statement::{Portal, Statement};
 use reads::staying::NotStaying;
 use sequences::numbers::DrawnNumbers;
-use settings::current_user::ShardUsers;
+use settings::current_user::Roles;
 use settings::effects::RunningEffects;
 use stopwatch::Stopwatch;
 use transaction::Transaction;
@@ -104,69 +104,94 @@ pub struct Connected {
 
 pub struct Session {
     gateway: Arc<Gateway>,
-    accepted_at: Instant,
-    login_deadline: tokio::time::Instant,
-    runtime: usize,
+    login: Login,
     client: Client,
-    identity: Identity,
-    /// How many logins there were before.
-    login: u64,
+    cancel: Arc<CancelTarget>,
+    transaction: Transaction,
+    /// What the client waits for: its messages as they came, and how far they have been handled.
+    cycle: Cycle,
+    batch: Batch,
+    running: Running,
+    staging: StagingState,
     statements: Named<Arc<Statement>>,
     portals: Named<Portal>,
     /// Cursors made by DECLARE on one shard: where they are, and how long they live.
     cursors: HashMap<String, OnShard>,
     /// Cursors and portals over several shards.
     open_cursors: Cursors,
-    transaction: Transaction,
     /// What the client has set; every connection gets the same before it serves the client.
     settings: Arc<Settings>,
-    /// What the client had set when it connected: RESET and DISCARD go back to it.
-    login_settings: Arc<Settings>,
     /// Custom settings that the client has ever set: see [`CustomNames`].
     custom_names: CustomNames,
-    greeting: Arc<Greeting>,
-    shard_users: ShardUsers,
-    /// A schema that `"$user"`, which the search path has, means on some shards only.
-    schema_of_one_user: Option<String>,
-    /// `is_superuser` of the roles that the session has taken, by their names.
-    superusers: HashMap<String, String>,
     /// ParameterStatus values as the client last saw them.
     reported: Vec<(Arc<str>, Arc<str>)>,
+    roles: Roles,
+    /// What names mean.
     context: Arc<Context>,
-    cycle: Cycle,
-    batch: Batch,
+    reading: Reading,
     recent_templates: RecentTemplates,
     temporary_tables: TemporaryTables,
     listening: Listening,
     drawn: DrawnNumbers,
-    /// The settings, outside of any transaction, that `context` belongs to; `None` where that is not known, or where they hold a
-    /// routing hint.
-    settled: Option<Arc<Settings>>,
-    /// The search path that `context` was made for, as text.
-    context_search_path: String,
-    /// The same as [`crate::backend::StatementText`] has it.
-    statement_search_path: Arc<str>,
     /// Side by side with their ids, as every statement looks here.
     pools: Vec<(ShardId, Arc<Pool>)>,
-    cancel: Arc<CancelTarget>,
+    shown: Shown,
+}
+
+/// What does not change from the login on.
+struct Login {
+    identity: Identity,
+    accepted_at: Instant,
+    deadline: tokio::time::Instant,
+    runtime: usize,
+    /// How many logins there were before.
+    number: u64,
     cancel_key: CancelKey,
+    /// What the client had set when it connected: RESET and DISCARD go back to it.
+    settings: Arc<Settings>,
+    greeting: Arc<Greeting>,
+}
+
+/// The statement that runs, or that ran last.
+#[derive(Default)]
+struct Running {
     /// For the log, if it panics.
-    running: Running,
+    statement: RunningStatement,
     stopwatch: Stopwatch,
     /// Of a text with several statements: the characters before the one that runs.
     characters_before: usize,
-    /// The queries of a write are being answered: what they are part of is not answered in stages again.
-    is_staging: bool,
+    /// What it may leave in the session without being seen.
+    effects: RunningEffects,
+}
+
+/// Writes whose queries are answered first.
+#[derive(Default)]
+struct StagingState {
+    /// The queries of one are being answered: what they are part of is not answered in stages again.
+    is_under_way: bool,
     /// The map by which the first of them was routed.
-    staged_by: Option<Arc<MapSnapshot>>,
+    planned_by: Option<Arc<MapSnapshot>>,
     /// Statements of which no input can stay where it is after all.
     not_staying: NotStaying,
-    /// What the statement that runs may leave in the session without being seen.
-    running_effects: RunningEffects,
-    /// What `shardgate.clients` shows.
+}
+
+/// What the context was made for.
+#[derive(Default)]
+struct Reading {
+    /// The settings, outside of any transaction, that it belongs to; `None` where that is not known, or where they hold a routing hint.
+    settled: Option<Arc<Settings>>,
+    search_path_text: String,
+    /// The same as [`crate::backend::StatementText`] has it.
+    search_path: Arc<str>,
+    /// A schema that `"$user"`, which the search path has, means on some shards only.
+    schema_of_one_user: Option<String>,
+}
+
+/// What `shardgate.clients` shows.
+struct Shown {
     row: Arc<ClientRow>,
-    /// How many participants, and how many pinned ones, `row` shows.
-    held_shown: (usize, usize),
+    /// How many participants, and how many pinned ones, the row shows.
+    held: (usize, usize),
 }
 
 impl Session {
@@ -175,54 +200,44 @@ impl Session {
         let frame_bytes_max = usize::try_from(gateway.config.cross_shard.statement_bytes_max).unwrap_or(usize::MAX / 2);
         let cancel = Arc::new(CancelTarget::default());
         let cancel_key = gateway.cancels.register(&cancel);
-        let login = gateway.next_login();
         let settings = Arc::new(Settings::default());
-        let transaction = Transaction::new(gateway.map.load().generation());
         let row = Arc::new(ClientRow::new(address, &identity.user));
         gateway.clients.insert(cancel_key.0, Arc::clone(&row));
         Self {
             context: Arc::new(gateway.no_context(&identity.user)),
-            cycle: Cycle::default(),
-            settled: None,
             client: Client::new(stream, input, reply, frame_bytes_max),
+            transaction: Transaction::new(gateway.map.load().generation()),
+            login: Login {
+                identity,
+                accepted_at,
+                deadline: login_deadline,
+                runtime,
+                number: gateway.next_login(),
+                cancel_key,
+                settings: Arc::clone(&settings),
+                greeting: Arc::default(),
+            },
             gateway,
-            accepted_at,
-            login_deadline,
-            runtime,
-            identity,
-            login,
+            cancel,
+            cycle: Cycle::default(),
+            batch: Batch::default(),
+            running: Running::default(),
+            staging: StagingState::default(),
             statements: Named::default(),
             portals: Named::default(),
             cursors: HashMap::new(),
             open_cursors: Cursors::default(),
-            transaction,
-            login_settings: Arc::clone(&settings),
             settings,
             custom_names: CustomNames::default(),
-            greeting: Arc::default(),
-            shard_users: ShardUsers::default(),
-            schema_of_one_user: None,
-            superusers: HashMap::new(),
             reported: Vec::new(),
-            batch: Batch::default(),
-            row,
-            held_shown: (0, 0),
-            running: Running::Nothing,
-            stopwatch: Stopwatch::default(),
-            characters_before: 0,
-            is_staging: false,
-            staged_by: None,
-            not_staying: NotStaying::default(),
-            running_effects: RunningEffects::default(),
+            roles: Roles::default(),
+            reading: Reading::default(),
             recent_templates: RecentTemplates::default(),
             temporary_tables: TemporaryTables::default(),
             listening: Listening::default(),
             drawn: DrawnNumbers::default(),
-            context_search_path: String::new(),
-            statement_search_path: Arc::default(),
             pools: Vec::new(),
-            cancel,
-            cancel_key,
+            shown: Shown { row, held: (0, 0) },
         }
     }
 
@@ -282,12 +297,12 @@ impl Session {
 
     /// The end of the login, which has one deadline from accept on.
     async fn greet_in_time(&mut self) -> Result<(), SessionEnd> {
-        let greeted = tokio::time::timeout_at(self.login_deadline, self.greet()).await;
+        let greeted = tokio::time::timeout_at(self.login.deadline, self.greet()).await;
         let counters = &self.gateway.counters;
         match &greeted {
             Ok(Ok(())) => {
                 counters.connection(ConnectionOutcome::Login);
-                counters.login_took(self.accepted_at.elapsed());
+                counters.login_took(self.login.accepted_at.elapsed());
             }
             Ok(Err(SessionEnd::Fatal(_))) => counters.connection(ConnectionOutcome::Refused),
             Ok(Err(SessionEnd::ClientGone | SessionEnd::Terminated)) => counters.connection(ConnectionOutcome::Closed),
@@ -341,7 +356,7 @@ impl Session {
         let message = self.client.input.split_to(header.total).freeze();
         self.note_message(&message);
         let body = message.slice(FRAME_HEADER_BYTES..);
-        self.row.set_state(b'A');
+        self.shown.row.set_state(b'A');
         self.note_statement();
         self.forget_running_effects();
         match header.tag {
@@ -492,7 +507,7 @@ impl Session {
 
     /// What shards have sent to a session that listens. Not within a transaction.
     fn give_notifications(&mut self) {
-        let own = self.cancel_key.0;
+        let own = self.login.cancel_key.0;
         for participant in self.transaction.participants_mut() {
             let backend = participant.connection.process_id();
             let notifications = &mut participant.connection.notifications;
@@ -552,21 +567,21 @@ impl Session {
     fn show_held(&mut self) {
         let pinned = self.transaction.participants().iter().filter(|participant| participant.pinned_by.is_some()).count();
         let cursors = self.open_cursors.held();
-        if self.held_shown == (self.transaction.participants().len(), pinned + cursors) {
+        if self.shown.held == (self.transaction.participants().len(), pinned + cursors) {
             return;
         }
-        self.held_shown = (self.transaction.participants().len(), pinned + cursors);
+        self.shown.held = (self.transaction.participants().len(), pinned + cursors);
         let name = |participant: &Participant| participant.connection.pool().address.name.clone();
         let mut shards: Vec<String> = self.transaction.participants().iter().map(name).collect();
         let home = self.home().ok().filter(|home| cursors > 0 && !shards.contains(&home.name));
         shards.extend(home.map(|home| home.name.clone()));
         let pinned_by = self.transaction.participants().iter().find_map(|participant| participant.pinned_by);
-        self.row.set_held(Held { shards, pinned_by: pinned_by.or((cursors > 0).then_some(HELD_CURSOR)) });
+        self.shown.row.set_held(Held { shards, pinned_by: pinned_by.or((cursors > 0).then_some(HELD_CURSOR)) });
     }
 
     /// Ends the cycle: connections that are not needed go back, the client hears that it may go on.
     async fn ready(&mut self) -> Result<(), SessionEnd> {
-        self.running = Running::Nothing;
+        self.running.statement = RunningStatement::Nothing;
         if self.transaction.wait.is_some() {
             Box::pin(self.end_wait()).await?;
         }
@@ -593,7 +608,7 @@ impl Session {
         }
         self.stop_stopwatch();
         self.show_held();
-        self.row.set_state(self.transaction.ready_status());
+        self.shown.row.set_state(self.transaction.ready_status());
         originate::ready(&mut self.client.output, self.transaction.ready_status());
         // The next message may be here already: answers to a pipeline leave together.
         if matches!(self.client.peek(), Ok(Some(_))) && self.client.output.len() < PIPELINE_OUTPUT_BYTES {
@@ -621,9 +636,9 @@ async fn after_those_who_wait() {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.gateway.clients.remove(self.cancel_key.0);
+        self.gateway.clients.remove(self.login.cancel_key.0);
         // Last: from here on another session may be given its process id.
-        self.gateway.cancels.remove(self.cancel_key);
+        self.gateway.cancels.remove(self.login.cancel_key);
     }
 }
 

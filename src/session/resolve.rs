@@ -61,10 +61,10 @@ impl Session {
 
     /// All stages of a statement find the same owners: what one of them has read, or locked, the next one may write.
     fn check_stage(&mut self, target: &Target) -> Result<(), PgError> {
-        if !self.is_staging {
+        if !self.staging.is_under_way {
             return Ok(());
         }
-        let first = self.staged_by.get_or_insert_with(|| Arc::clone(&target.map));
+        let first = self.staging.planned_by.get_or_insert_with(|| Arc::clone(&target.map));
         if Arc::ptr_eq(first, &target.map) || !routing::has_moved(first, &target.map, &target.touched) {
             return Ok(());
         }

@@ -71,20 +71,20 @@ impl Session {
         let is_current = !has_other_users
             && self.context_is_of(&catalog, &map)
             && self.context.temporary_tables == self.temporary_tables.names
-            && self.context_search_path == self.effective("search_path").unwrap_or(&self.greeting.search_path)
+            && self.reading.search_path_text == self.effective("search_path").unwrap_or(&self.login.greeting.search_path)
             && self.context.user == self.current_user();
         if is_current {
             self.transaction.pinned_map.pin(|| map);
             self.settle_context();
             return Ok(());
         }
-        self.settled = None;
+        self.reading.settled = None;
         self.pools.clear();
         self.note_schema_around_temporary_tables();
-        let search_path_text = self.effective("search_path").unwrap_or(&self.greeting.search_path).to_owned();
+        let search_path_text = self.effective("search_path").unwrap_or(&self.login.greeting.search_path).to_owned();
         let user = self.current_user().to_owned();
         let (search_path, has_user) = parse_search_path(&search_path_text, &user);
-        self.schema_of_one_user = has_user.then(|| self.find_schema_of_one_user(&catalog.schemas)).flatten();
+        self.reading.schema_of_one_user = has_user.then(|| self.find_schema_of_one_user(&catalog.schemas)).flatten();
         let key = ContextKey {
             catalog_version: catalog.version,
             tables_version: map.tables_version,
@@ -93,10 +93,10 @@ impl Session {
             temporary_tables: self.temporary_tables.names.clone(),
             user,
         };
-        self.statement_search_path = key.search_path.join("\0").into();
+        self.reading.search_path = key.search_path.join("\0").into();
         self.context = self.gateway.context(key, &catalog, map.snapshot());
         self.transaction.pinned_map.pin(|| map);
-        self.context_search_path = search_path_text;
+        self.reading.search_path_text = search_path_text;
         Ok(())
     }
 
@@ -111,11 +111,11 @@ impl Session {
 
     /// The context is current: as long as the settings stay these it need not be compared with them.
     fn settle_context(&mut self) {
-        let is_settled = self.settled.as_ref().is_some_and(|settled| Arc::ptr_eq(settled, &self.settings));
+        let is_settled = self.reading.settled.as_ref().is_some_and(|settled| Arc::ptr_eq(settled, &self.settings));
         if !is_settled && !self.transaction.is_open() {
             let is_hinted = self.settings.get("shardgate.shard").is_some_and(|shard| !shard.is_empty());
             let is_plain = !is_hinted && self.reads_utf8() && self.check_user_schema().is_ok();
-            self.settled = is_plain.then(|| Arc::clone(&self.settings));
+            self.reading.settled = is_plain.then(|| Arc::clone(&self.settings));
         }
     }
 
@@ -435,7 +435,7 @@ impl Session {
     /// they are values.
     fn check_clocks(&self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<(), PgError> {
         let alone = statement.alone(inputs.text());
-        if self.is_staging || clock_literals(alone, &self.context)?.is_empty() {
+        if self.staging.is_under_way || clock_literals(alone, &self.context)?.is_empty() {
             return Ok(());
         }
         Err(clock::not_replaced())
@@ -463,7 +463,7 @@ impl Session {
 
     /// A function that sets something for the transaction does so on the shard where it runs.
     fn check_sets_locally(&self, statement: &Analysis) -> Result<(), PgError> {
-        if self.is_staging || self.gateway.map.load().shards.len() < 2 || self.hinted(statement)?.is_some() {
+        if self.staging.is_under_way || self.gateway.map.load().shards.len() < 2 || self.hinted(statement)?.is_some() {
             return Ok(());
         }
         Err(PgError::unsupported(
@@ -516,7 +516,7 @@ impl Session {
         }
         let is_usable = |shard: &&Arc<Shard>| shard.state.is_ready() && shard.state != ShardState::Maintenance;
         let online: Vec<&Arc<Shard>> = snapshot.shards.iter().filter(is_usable).collect();
-        let turn = self.cancel_key.0.unsigned_abs() as usize % online.len().max(1);
+        let turn = self.login.cancel_key.0.unsigned_abs() as usize % online.len().max(1);
         let (before, from) = online.split_at(turn);
         let mut in_turn = from.iter().chain(before);
         // Where all are down, the first one's error tells so.
@@ -579,7 +579,7 @@ impl Session {
     pub(super) fn isolation(&self) -> Isolation {
         let default = || {
             let settings = self.transaction.settings_before().unwrap_or(&self.settings);
-            settings.get("default_transaction_isolation").and_then(Isolation::of_name).unwrap_or(self.greeting.isolation)
+            settings.get("default_transaction_isolation").and_then(Isolation::of_name).unwrap_or(self.login.greeting.isolation)
         };
         self.transaction.modes.isolation.unwrap_or_else(default)
     }

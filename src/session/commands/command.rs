@@ -628,7 +628,7 @@ impl Session {
                 self.transaction.let_go();
                 self.listening = Listening::default();
                 self.drawn.discard();
-                self.change_settings(Arc::clone(&self.login_settings));
+                self.change_settings(Arc::clone(&self.login.settings));
                 "DISCARD ALL"
             }
             Discard::Temporary => {

@@ -59,8 +59,8 @@ impl Session {
 
     pub(super) async fn call_declared(&mut self, call: declare::Call) -> Result<declare::Answer, PgError> {
         let caller = Caller {
-            user: self.identity.user.clone(),
-            is_admin: self.identity.is_admin,
+            user: self.login.identity.user.clone(),
+            is_admin: self.login.identity.is_admin,
             search_path: self.context.search_path.clone(),
         };
         let control = Arc::clone(&self.gateway.control);

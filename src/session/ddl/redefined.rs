@@ -42,7 +42,7 @@ impl Session {
         };
         let Some(change) = self.transaction.schema_change.as_ref().map(|change| change.id) else { return Ok(()) };
         let map = &self.gateway.map;
-        map.store().redefine(&self.identity.user, change, names).await.map_err(PgError::from)?;
+        map.store().redefine(&self.login.identity.user, change, names).await.map_err(PgError::from)?;
         let epoch = map.refresh().await.map_err(PgError::from)?;
         let behind = map
             .reached_by_all(epoch, self.transaction.pinned_map.get(), Silent::Ignored, AWAITED_FOR)

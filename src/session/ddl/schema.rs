@@ -241,10 +241,10 @@ impl Session {
         let mut waits = false;
         loop {
             let store = self.gateway.map.store();
-            let begun = store.begin_schema_change(&self.identity.user, tag, proxy, planned).await.map_err(PgError::from);
+            let begun = store.begin_schema_change(&self.login.identity.user, tag, proxy, planned).await.map_err(PgError::from);
             match begun {
                 Err(error) if error.code == SqlState::OBJECT_IN_USE && Instant::now() < deadline => {
-                    store.give_way(&format!("{tag} of {}", self.identity.user)).await.map_err(PgError::from)?;
+                    store.give_way(&format!("{tag} of {}", self.login.identity.user)).await.map_err(PgError::from)?;
                     if !waits {
                         self.drain_current().await?;
                         self.unpin_answered();
@@ -278,8 +278,8 @@ impl Session {
             self.settle_alterations(change.id).await?;
         }
         self.gateway.refresh_catalog().await?;
-        self.gateway.follow_tables(&self.identity.user, &change).await?;
-        let ended = self.gateway.map.store().finish_schema_change(&self.identity.user, change.id).await?;
+        self.gateway.follow_tables(&self.login.identity.user, &change).await?;
+        let ended = self.gateway.map.store().finish_schema_change(&self.login.identity.user, change.id).await?;
         self.gateway.note_own_end(ended);
         let epoch = self.gateway.map.refresh().await?;
         self.gateway.follow_schema().await?;

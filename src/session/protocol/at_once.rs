@@ -153,7 +153,7 @@ impl Session {
             && self.transaction.participants().is_empty()
             && self.portals.is_empty()
             && !self.temporary_tables.is_used()
-            && self.settled.as_ref().is_some_and(|settled| Arc::ptr_eq(settled, &self.settings))
+            && self.reading.settled.as_ref().is_some_and(|settled| Arc::ptr_eq(settled, &self.settings))
     }
 
     /// The map that the statement is routed by and a connection where it can run, ready for it. `prepared`: the connection has
@@ -193,7 +193,7 @@ impl Session {
         let pool = self.known_pool(shard)?;
         let is_home = shard == home;
         let version = self.context.catalog.version;
-        let connection = pool.take_ready(self.runtime, |connection| {
+        let connection = pool.take_ready(self.login.runtime, |connection| {
             connection.generation <= snapshot.generation()
                 && connection.settings == self.settings
                 && connection.custom_names == self.custom_names
@@ -205,7 +205,7 @@ impl Session {
 
     /// `map`: by which it was placed, and whether it is a plain read.
     fn begin_at_once(&mut self, (map, is_plain_read): (Arc<MapInUse>, bool), connection: Pooled, has_written: bool) {
-        self.row.set_state(b'A');
+        self.shown.row.set_state(b'A');
         self.transaction.pinned_map.unpin();
         self.transaction.pinned_map.pin(|| map);
         self.transaction.pinned_map.note_planned(is_plain_read);

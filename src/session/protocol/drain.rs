@@ -181,7 +181,7 @@ impl Session {
             let frame = self.with_deadlock(self.in_own_text(frame));
             self.client.output.extend_from_slice(&frame);
         }
-        if self.characters_before > 0 && !self.client.is_diverted() {
+        if self.running.characters_before > 0 && !self.client.is_diverted() {
             let error_at = noticed.error_at.unwrap_or(usize::MAX);
             noticed.notices_at.iter().rev().filter(|at| **at < error_at).for_each(|at| self.move_notice(*at));
         }
@@ -205,7 +205,7 @@ impl Session {
     fn in_own_text(&self, frame: Bytes) -> Bytes {
         let frame = self.with_own_position(self.with_untimed_position(frame));
         // What is kept comes back here as the failure of the statement around it.
-        match self.characters_before {
+        match self.running.characters_before {
             before if before > 0 && !self.client.is_diverted() => with_position(frame, |position| position + before),
             _ => frame,
         }
@@ -216,7 +216,7 @@ impl Session {
         let Ok(Some(header)) = FrameHeader::peek(self.client.output.get(at..).unwrap_or_default(), usize::MAX / 2) else { return };
         let after = self.client.output.split_off((at + header.total).min(self.client.output.len()));
         let notice = self.client.output.split_off(at).freeze();
-        let before = self.characters_before;
+        let before = self.running.characters_before;
         self.client.output.extend_from_slice(&with_position(notice, |position| position + before));
         self.client.output.unsplit(after);
     }

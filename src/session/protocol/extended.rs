@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::describe::{Description, put_with_formats};
-use super::panicked::Running;
+use super::panicked::RunningStatement;
 use super::statement::{Portal, Run, Statement};
 use crate::backend::{Connection, NestedValues, Reply, StatementId, StatementName, StatementText};
 use crate::error::{PgError, SqlState};
@@ -110,7 +110,7 @@ impl Session {
             self.drain_current().await?;
         }
         let statement = self.prepare(parse.text, parse.types().collect()).await?;
-        self.running = Running::Prepared(Arc::clone(&statement));
+        self.running.statement = RunningStatement::Prepared(Arc::clone(&statement));
         if let Some(analysis) = statement.analysis() {
             self.check_not_failed(&analysis.command)?;
         }
@@ -143,7 +143,7 @@ impl Session {
 
     /// A text with what its names mean now.
     pub(in crate::session) fn statement_text(&self, text: Bytes, types: Box<[u32]>) -> Arc<StatementText> {
-        let search_path = Arc::clone(&self.statement_search_path);
+        let search_path = Arc::clone(&self.reading.search_path);
         let (constants, parsed) = self.constants_of(&text);
         Arc::new(StatementText { text, types, catalog_version: self.schema_version(), search_path, constants, parsed })
     }
@@ -170,7 +170,7 @@ impl Session {
     pub(in crate::session) fn means_the_same(&self, statement: &Statement) -> bool {
         let key = &statement.key;
         key.catalog_version == self.schema_version()
-            && (Arc::ptr_eq(&key.search_path, &self.statement_search_path) || *key.search_path == *self.statement_search_path)
+            && (Arc::ptr_eq(&key.search_path, &self.reading.search_path) || *key.search_path == *self.reading.search_path)
             && self.reads_constants_alike(&key.constants)
     }
 
@@ -249,7 +249,7 @@ impl Session {
     async fn on_bind(&mut self, body: &[u8]) -> Result<(), Failure> {
         let bind = wire::bind(body).map_err(SessionEnd::from)?;
         let statement = self.current_statement(bind.statement).await?;
-        self.running = Running::Prepared(Arc::clone(&statement));
+        self.running.statement = RunningStatement::Prepared(Arc::clone(&statement));
         self.cycle.note_statement(statement.analysis().map(|analysis| &analysis.command));
         if statement.analysis().is_some_and(Analysis::asks_sequences_by_parameters) {
             return Box::pin(self.bind_sequence_call(statement, body)).await;

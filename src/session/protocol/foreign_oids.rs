@@ -57,7 +57,7 @@ impl Session {
         if let Some(participant) = held.filter(|participant| !participant.needs_sync && participant.connection.is_at_rest()) {
             return names(&mut participant.connection, &home.name).await;
         }
-        let settings = Arc::clone(&self.login_settings);
+        let settings = Arc::clone(&self.login.settings);
         let mut connection = self.checkout_any(&home, &settings).await?;
         let names = names(&mut connection, &home.name).await?;
         connection.release();

@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 
-use super::panicked::Running;
+use super::panicked::RunningStatement;
 use crate::backend::{Reply, ShardText};
 use crate::error::{PgError, SqlState};
 use crate::routing::{Inputs, Reach};
@@ -26,7 +26,7 @@ impl Session {
     ///
     /// Where messages of the extended protocol came before it without a Sync, it is part of their transaction and ends it.
     pub(in crate::session) async fn query(&mut self, body: Bytes) -> Result<(), SessionEnd> {
-        self.running = Running::Query(body.clone());
+        self.running.statement = RunningStatement::Query(body.clone());
         let text = query(&body)?;
         if self.batch.is_open && !Box::pin(self.join_pipeline()).await? {
             return Ok(());
@@ -207,13 +207,13 @@ impl Session {
             }
         }
         let mut end = 0;
-        self.characters_before = 0;
+        self.running.characters_before = 0;
         for range in read.analyzed.ranges(text) {
-            self.characters_before += text.get(end..range.start).map_or(0, |before| before.chars().count());
+            self.running.characters_before += text.get(end..range.start).map_or(0, |before| before.chars().count());
             end = range.start;
             let run = self.run_one_of_several(text.get(range).unwrap_or_default()).await;
             if let Err(failure) = run.map_err(|failure| self.in_whole_text(failure)) {
-                self.characters_before = 0;
+                self.running.characters_before = 0;
                 if self.batch.is_implicit {
                     self.settle(failure)?;
                     self.recover_skipping().await?;
@@ -224,7 +224,7 @@ impl Session {
                 return Err(failure);
             }
         }
-        self.characters_before = 0;
+        self.running.characters_before = 0;
         if std::mem::take(&mut self.batch.is_implicit) {
             self.commit_everywhere().await?;
         }
@@ -248,7 +248,7 @@ impl Session {
 
     /// A failure of one of several statements, with its position in the whole text.
     fn in_whole_text(&self, failure: Failure) -> Failure {
-        let before = self.characters_before;
+        let before = self.running.characters_before;
         match failure {
             Failure::Shard(frame) if before > 0 => Failure::Shard(with_position(frame, |position| position + before)),
             Failure::Error(error) => {

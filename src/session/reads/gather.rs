@@ -231,7 +231,7 @@ impl Session {
             match Box::pin(self.gather_as(&description.parameter_types, &columns, Asked { gathering: &gathering, ..asked })).await {
                 Err(Failed { is_of_load: true, .. }) => {
                     tracing::debug!("no input stays on its shards");
-                    self.not_staying.note(asked.text);
+                    self.staging.not_staying.note(asked.text);
                 }
                 run => return run.map_err(|failed| failed.failure),
             }

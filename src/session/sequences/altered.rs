@@ -115,7 +115,7 @@ impl Session {
             change.closes_sequences = true;
         }
         let numbers = self.gateway.numbers.clone();
-        let place = Box::pin(numbers.begin_alteration(&self.identity.user, sequence, change)).await?;
+        let place = Box::pin(numbers.begin_alteration(&self.login.identity.user, sequence, change)).await?;
         self.gateway.commits.failpoints.reach("after_sequence_closed").await;
         Ok(place)
     }
@@ -170,7 +170,7 @@ impl Session {
     /// The transaction has ended: what it has altered counts for everybody.
     pub(in crate::session) async fn settle_alterations(&mut self, change: SchemaChangeId) -> Result<(), PgError> {
         let numbers = self.gateway.numbers.clone();
-        for name in Box::pin(numbers.settle_alterations(&self.identity.user, &[change])).await? {
+        for name in Box::pin(numbers.settle_alterations(&self.login.identity.user, &[change])).await? {
             self.warn(SqlState::WARNING, &format!("sequence \"{name}\" may not have been set back, its numbers go on"));
         }
         Ok(())

@@ -114,8 +114,10 @@ impl Session {
                 return Err(made_again(&sequence.1).into());
             }
             let store = self.gateway.map.store();
-            let generation =
-                store.declare_new_sequence(&self.identity.user, change, &numbered.declaration()).await.map_err(PgError::from)?;
+            let generation = store
+                .declare_new_sequence(&self.login.identity.user, change, &numbered.declaration())
+                .await
+                .map_err(PgError::from)?;
             if let Some(change) = &mut self.transaction.schema_change {
                 change.has_declared(numbered.clone(), generation);
             }

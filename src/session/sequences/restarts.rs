@@ -43,7 +43,7 @@ impl Session {
             return Err(after_alteration().into());
         }
         let numbers = self.gateway.numbers.clone();
-        let mut restarts = Box::pin(numbers.begin_restart(&self.identity.user, tables)).await?;
+        let mut restarts = Box::pin(numbers.begin_restart(&self.login.identity.user, tables)).await?;
         let tag = self.write_on(writing, request, shown).await?;
         for shard in writing.shards() {
             let Some(index) = self.transaction.index_of(*shard) else { continue };
@@ -74,7 +74,7 @@ impl Session {
             if restarts.iter().skip(place + 1).any(|(_, later)| later.sequence == restart.sequence) {
                 continue;
             }
-            if let Err(error) = Box::pin(numbers.finish_restart(&self.identity.user, restart)).await {
+            if let Err(error) = Box::pin(numbers.finish_restart(&self.login.identity.user, restart)).await {
                 tracing::warn!(%error, sequence = restart.sequence.1, "a sequence was not restarted");
                 let message = format!("sequence \"{}\" may not have been restarted, its numbers go on", restart.sequence.1);
                 self.warn(SqlState::WARNING, &message);

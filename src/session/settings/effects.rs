@@ -54,8 +54,8 @@ impl Session {
     /// Another message of the client begins. Cursors and portals that are open may go on with what they were made for.
     #[inline]
     pub(in crate::session) fn forget_running_effects(&mut self) {
-        if self.running_effects.effects.is_some() && self.portals.is_empty() && self.open_cursors.is_empty() {
-            self.running_effects.effects = None;
+        if self.running.effects.effects.is_some() && self.portals.is_empty() && self.open_cursors.is_empty() {
+            self.running.effects.effects = None;
         }
     }
 
@@ -98,7 +98,7 @@ impl Session {
     /// Settings that a function changes are those of one shard, from which the others get them.
     pub(in crate::session) fn check_settings_followed(&self, statement: &Analysis, route: &Route) -> Result<(), PgError> {
         let is_called = |call: SessionCall| statement.session_calls.contains(&call);
-        let is_in_transaction = || (self.transaction.is_open() || self.has_pipeline()) && !self.is_staging;
+        let is_in_transaction = || (self.transaction.is_open() || self.has_pipeline()) && !self.staging.is_under_way;
         let counts = is_called(SessionCall::Sets) || (is_called(SessionCall::SetsNamedLocally) && is_in_transaction());
         if !counts || route.shard().is_some() {
             return Ok(());
@@ -129,19 +129,19 @@ impl Session {
             return Err(prepares());
         }
         effects.named.iter().try_for_each(|name| check_allowed(name, not_allowed(name)).map_err(refused_in_function))?;
-        self.running_effects.has_prepared |= effects.kept.contains(&Kept::PreparedByText);
-        self.running_effects.is_stale |= !effects.settings.is_nothing() || effects.is_unproven;
-        match &mut self.running_effects.effects {
+        self.running.effects.has_prepared |= effects.kept.contains(&Kept::PreparedByText);
+        self.running.effects.is_stale |= !effects.settings.is_nothing() || effects.is_unproven;
+        match &mut self.running.effects.effects {
             Some(known) if Arc::ptr_eq(known, effects) => {}
             Some(known) => Arc::make_mut(known).add(effects),
-            None => self.running_effects.effects = Some(Arc::clone(effects)),
+            None => self.running.effects.effects = Some(Arc::clone(effects)),
         }
         Ok(())
     }
 
     #[inline]
     fn running_effects(&self) -> Option<&Arc<SessionEffects>> {
-        self.running_effects.effects.as_ref().filter(|_| !self.gateway.commits.failpoints.has_planted("not_reset"))
+        self.running.effects.effects.as_ref().filter(|_| !self.gateway.commits.failpoints.has_planted("not_reset"))
     }
 
     /// The connection is about to run it.
@@ -169,7 +169,7 @@ impl Session {
 
     /// A prepared statement that the session does not know may be one that a function has made.
     pub(in crate::session) fn check_not_prepared_by_function(&self) -> Result<(), PgError> {
-        if self.running_effects.has_prepared { Err(prepared_by_function()) } else { Ok(()) }
+        if self.running.effects.has_prepared { Err(prepared_by_function()) } else { Ok(()) }
     }
 
     /// What lives on one connection is looked for on the home shard, by the statements that come later.
@@ -210,7 +210,7 @@ impl Session {
                 participant.connection.prepared.doubt_all();
             },
         );
-        self.running_effects.is_stale = true;
+        self.running.effects.is_stale = true;
         match self.read_back_settings().await {
             Ok(()) => Ok(()),
             Err(Failure::End(end)) => Err(end),
@@ -224,15 +224,15 @@ impl Session {
     /// Something was sent that may have set something since that was asked last.
     #[inline]
     pub(in crate::session) fn has_unread_settings(&self) -> bool {
-        self.running_effects.is_stale
+        self.running.effects.is_stale
     }
 
     /// Puts on record what statements have set that did not name it themselves. In a failed transaction nothing can be asked.
     pub(in crate::session) async fn read_back_settings(&mut self) -> Result<(), Failure> {
-        if !self.running_effects.is_stale || self.transaction.status == Status::Failed {
+        if !self.running.effects.is_stale || self.transaction.status == Status::Failed {
             return Ok(());
         }
-        self.running_effects.is_stale = false;
+        self.running.effects.is_stale = false;
         let mut changed = Vec::new();
         let shards: Vec<_> = self
             .transaction

@@ -64,10 +64,10 @@ impl Session {
     }
 
     pub(super) fn learn_superuser(&mut self, is_superuser: String) {
-        if self.superusers.len() >= SUPERUSERS_MAX {
-            self.superusers.clear();
+        if self.roles.superusers.len() >= SUPERUSERS_MAX {
+            self.roles.superusers.clear();
         }
-        self.superusers.insert(self.current_user().to_owned(), is_superuser);
+        self.roles.superusers.insert(self.current_user().to_owned(), is_superuser);
     }
 
     /// No setting: what `random()` gives next on the connection, which is kept for it.
@@ -184,7 +184,7 @@ impl Session {
         // Another user has no role yet, or the one by default.
         let role = (name == "session_authorization").then(|| match value {
             Some(_) => Some("none".to_owned()),
-            None => self.login_settings.get("role").map(str::to_owned),
+            None => self.login.settings.get("role").map(str::to_owned),
         });
         self.record_one(name, value, is_local);
         if let Some(role) = role {
@@ -255,7 +255,7 @@ impl Session {
     }
 
     fn reset_one(&mut self, name: &str, is_local: bool, tag: &str) -> Result<(), Failure> {
-        let value = self.login_settings.get(name).map(str::to_owned);
+        let value = self.login.settings.get(name).map(str::to_owned);
         self.record(name, value, is_local);
         originate::command_complete(&mut self.client.output, tag);
         Ok(())
@@ -266,7 +266,7 @@ impl Session {
         let names: Vec<String> =
             self.settings.iter().map(|(name, _)| name.to_owned()).filter(|name| !kept.contains(&name.as_str())).collect();
         for name in names {
-            let value = self.login_settings.get(&name).map(str::to_owned);
+            let value = self.login.settings.get(&name).map(str::to_owned);
             self.record(&name, value, false);
         }
         originate::command_complete(&mut self.client.output, "RESET");
@@ -325,11 +325,10 @@ impl Session {
         let names: Vec<Arc<str>> = self.reported.iter().map(|(name, _)| Arc::clone(name)).collect();
         for name in names {
             let lower = name.to_ascii_lowercase();
-            let own = if lower == "is_superuser" { self.superusers.get(self.current_user()) } else { None };
-            let wanted =
-                own.map(String::as_str).or_else(|| self.effective(&lower)).map(str::to_owned).or_else(|| {
-                    self.greeting.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
-                });
+            let own = if lower == "is_superuser" { self.roles.superusers.get(self.current_user()) } else { None };
+            let wanted = own.map(String::as_str).or_else(|| self.effective(&lower)).map(str::to_owned).or_else(|| {
+                self.login.greeting.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
+            });
             if let Some(value) = wanted {
                 self.report_parameter(&name, &value);
             }

@@ -152,7 +152,7 @@ impl Session {
         names: Option<&CustomNames>,
     ) -> Result<Result<Pooled, CheckoutError>, Failure> {
         let fits = |connection: &Connection| names.is_none_or(|names| connection.custom_names.is_subset(names));
-        let mut checkout = pin!(pool.checkout(kind, self.runtime, fits));
+        let mut checkout = pin!(pool.checkout(kind, self.login.runtime, fits));
         // Mostly there is nothing to wait for.
         if let Poll::Ready(found) = poll_fn(|context| Poll::Ready(checkout.as_mut().poll(context))).await {
             return Ok(found);
@@ -174,7 +174,7 @@ impl Session {
         if let Some(pool) = self.known_pool(shard.id).filter(|pool| !pool.is_retired()) {
             return Ok(Arc::clone(pool));
         }
-        let pool = self.gateway.pool(shard.id, &self.identity.credentials, self.login)?;
+        let pool = self.gateway.pool(shard.id, &self.login.identity.credentials, self.login.number)?;
         self.pools.retain(|(id, _)| *id != shard.id);
         let place = self.pools.partition_point(|(id, _)| *id < shard.id);
         self.pools.insert(place, (shard.id, Arc::clone(&pool)));

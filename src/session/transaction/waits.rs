@@ -37,7 +37,7 @@ impl Session {
         }
         let backends = held().map(|participant| (participant.shard, participant.connection.process_id())).collect();
         let pools = held().map(|participant| pool_id(participant.connection.pool())).collect();
-        let listed = self.transaction.wait.get_or_insert_with(|| self.gateway.waits.list(self.cancel_key.0));
+        let listed = self.transaction.wait.get_or_insert_with(|| self.gateway.waits.list(self.login.cancel_key.0));
         listed.hold(backends, pools);
         true
     }
@@ -47,7 +47,7 @@ impl Session {
         if self.transaction.participants.is_empty() {
             return;
         }
-        let listed = self.transaction.wait.get_or_insert_with(|| self.gateway.waits.list(self.cancel_key.0));
+        let listed = self.transaction.wait.get_or_insert_with(|| self.gateway.waits.list(self.login.cancel_key.0));
         let held = self.transaction.participants.iter().map(|participant| (participant.shard, participant.connection.process_id()));
         listed.hold(
             held.collect(),
