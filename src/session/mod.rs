@@ -77,6 +77,7 @@ use settings::effects::RunningEffects;
 use stopwatch::Stopwatch;
 use transaction::Transaction;
 use transaction::participant::Participant;
+use transaction::waits::Waiting;
 
 /// Who the client is, as login found out.
 pub struct Identity {
@@ -206,7 +207,7 @@ impl Session {
         Self {
             context: Arc::new(gateway.no_context(&identity.user)),
             client: Client::new(stream, input, reply, frame_bytes_max),
-            transaction: Transaction::new(gateway.map.load().generation()),
+            transaction: Transaction::new(gateway.map.load().generation(), Waiting::new(Arc::clone(&gateway.waits), cancel_key.0)),
             login: Login {
                 identity,
                 accepted_at,
@@ -357,7 +358,7 @@ impl Session {
         self.note_message(&message);
         let body = message.slice(FRAME_HEADER_BYTES..);
         self.shown.row.set_state(b'A');
-        self.note_statement();
+        self.transaction.note_statement();
         self.forget_running_effects();
         match header.tag {
             client_tag::QUERY => Box::pin(self.query(body)).await,
@@ -541,7 +542,7 @@ impl Session {
             Failure::Shard(frame) if self.is_aborted(failure::sqlstate(&frame)) => return Err(shutting_down()),
             Failure::Error(error) => self.fail(error),
             Failure::Shard(frame) => {
-                let frame = self.with_deadlock(frame);
+                let frame = self.transaction.with_deadlock(frame);
                 self.gateway.counters.error(failure::sqlstate(&frame));
                 self.client.output.extend_from_slice(&frame);
                 self.transaction.fail();
@@ -553,7 +554,7 @@ impl Session {
     }
 
     fn fail(&mut self, error: PgError) {
-        let error = self.or_deadlock(error);
+        let error = self.transaction.or_deadlock(error);
         self.gateway.counters.error(&error.code.0);
         originate::error(&mut self.client.output, &error);
         self.transaction.fail();
@@ -582,7 +583,7 @@ impl Session {
     /// Ends the cycle: connections that are not needed go back, the client hears that it may go on.
     async fn ready(&mut self) -> Result<(), SessionEnd> {
         self.running.statement = RunningStatement::Nothing;
-        if self.transaction.wait.is_some() {
+        if self.transaction.is_listed() {
             Box::pin(self.end_wait()).await?;
         }
         if !self.transaction.is_open() {

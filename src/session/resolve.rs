@@ -49,10 +49,16 @@ impl Session {
             let claims = &self.transaction.claims;
             let resolution = Resolution { claims, by: own, preferred: asked.preferred, deadline: asked.deadline };
             let held_by = match routing::resolve(&*self.gateway.map, parts, asked.inputs, &resolution).await? {
-                Resolved::Placed(target) => match self.compare_with_newest(&target, asked.is_read)? {
-                    None => return Ok(self.in_snapshot(target)),
-                    Some(held_by) => held_by,
-                },
+                Resolved::Placed(target) => {
+                    let newest = self.gateway.map.load();
+                    match self.transaction.compare_with(&newest, &target, asked.is_read)? {
+                        None => {
+                            let has_snapshot = self.has_snapshot();
+                            return Ok(self.transaction.in_snapshot(&newest, target, has_snapshot));
+                        }
+                        Some(held_by) => held_by,
+                    }
+                }
                 Resolved::Held(epoch) => epoch,
             };
             Box::pin(self.wait_for_hold(held_by, asked.deadline.into())).await?;

@@ -214,12 +214,14 @@ impl Session {
         if self.transaction.has_own_numbers() {
             super::sequences::restarts::check_not_numbered_there(statement, &route, &self.transaction)?;
         }
-        self.check_decider(statement, &route)?;
+        self.transaction.check_decider(statement, &route, &self.gateway, self.batch.is_open)?;
         self.check_settings_followed(statement, &route)?;
         self.check_effects(statement, &route)?;
         self.check_writable(statement, inputs.text(), &route)?;
         self.wait_for_shards_of(&route).await?;
-        self.note_snapshot(statement, &route);
+        if self.has_snapshot() {
+            self.transaction.note_snapshot(statement, &route);
+        }
         Ok(route)
     }
 

@@ -136,7 +136,7 @@ impl Session {
             let Some(participant) = self.transaction.participants().get(index) else { continue };
             let is_heard = self.listening.shards.iter().any(|shard| shard.id == participant.shard);
             let is_in_transaction = participant.has_begun && participant.connection.status == b'T';
-            if !is_heard || !is_in_transaction || !(is_one_writer || self.decides(participant.shard)) {
+            if !is_heard || !is_in_transaction || !(is_one_writer || self.transaction.decides(participant.shard)) {
                 continue;
             }
             let Some(participant) = self.transaction.participants_mut().get_mut(index) else { continue };

@@ -116,7 +116,7 @@ impl Session {
 
     /// The connection of the temporary tables, which are about to change.
     pub(in crate::session) async fn keep_temporary(&mut self, home: &Shard) -> Result<usize, Failure> {
-        self.decide_on(home.id, TEMPORARY_OBJECTS)?;
+        self.transaction.decide_on(home.id, TEMPORARY_OBJECTS, &self.gateway, self.batch.is_open)?;
         let index = self.join(home.id).await?;
         if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             pin(participant);

@@ -61,14 +61,14 @@ impl Session {
     /// An error says how many shards have a savepoint.
     async fn until_had(&mut self, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), (Failure, usize)> {
         let had = self.in_pieces(shards, text, is_visible).await;
-        self.end_pause();
+        self.transaction.end_pause();
         had
     }
 
     async fn in_pieces(&mut self, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), (Failure, usize)> {
         for attempt in 1..=ATTEMPTS {
             let (before, flushes) = (self.client.output.len(), self.client.flushes);
-            self.end_pause();
+            self.transaction.end_pause();
             let Err((failure, tried)) = self.try_together(shards, text, is_visible).await else {
                 return self.keep_together(shards).await.map_err(|failure| (failure, 0));
             };
@@ -76,7 +76,7 @@ impl Session {
             if !may_repeat || !self.has_timed_out_since(before) {
                 return Err((failure, tried));
             }
-            self.note_pause();
+            self.transaction.note_pause();
             self.go_back(shards.get(..tried).unwrap_or_default(), before).await.map_err(|failure| (failure, 0))?;
             tracing::debug!(attempt, "a schema change lets others pass");
             tokio::select! {

@@ -178,7 +178,7 @@ impl Session {
             }
             let met = is_of_gate(&frame).then(|| self.gate_met());
             self.cycle.note_move(met);
-            let frame = self.with_deadlock(self.in_own_text(frame));
+            let frame = self.transaction.with_deadlock(self.in_own_text(frame));
             self.client.output.extend_from_slice(&frame);
         }
         if self.running.characters_before > 0 && !self.client.is_diverted() {

@@ -179,7 +179,7 @@ impl Session {
         match route.shard() {
             Some(shard) if shard == home || self.hinted(statement)?.is_some() => {
                 if effects.kept.contains(&Kept::TemporaryObject) {
-                    self.decide_on(shard, TEMPORARY_OBJECTS)?;
+                    self.transaction.decide_on(shard, TEMPORARY_OBJECTS, &self.gateway, self.batch.is_open)?;
                 }
                 Ok(())
             }

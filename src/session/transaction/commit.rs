@@ -37,8 +37,9 @@ impl Session {
         let may_write = self.transaction.modes.is_read_only.is_none_or(|is_read_only| !is_read_only);
         // What a serializable transaction has read counts as well, and a shard may refuse it at its commit.
         let is_serializable = self.isolation() == Isolation::Serializable;
-        let counts =
-            (may_write && participant.has_written) || self.decides(participant.shard) || (is_serializable && self.has_writer());
+        let counts = (may_write && participant.has_written)
+            || self.transaction.decides(participant.shard)
+            || (is_serializable && self.has_writer());
         participant.has_begun && participant.shard != MAP_DATABASE && !participant.is_read_only && counts
     }
 
@@ -329,6 +330,34 @@ impl Session {
             self.transaction.schema_change.as_mut().filter(|_| undelivered.iter().any(|(shard, _)| *shard == home))
         {
             change.leave_open();
+        }
+        Ok(())
+    }
+
+    /// The cycle of a transaction that is listed for the search for deadlocks is over.
+    pub(in crate::session) async fn end_wait(&mut self) -> Result<(), SessionEnd> {
+        if self.transaction.end_statement() {
+            self.abort_participants().await?;
+        }
+        if !self.transaction.is_open() {
+            self.transaction.end_waiting();
+        }
+        Ok(())
+    }
+
+    /// Rolls back on every shard; the session's transaction stays failed until the client ends it.
+    async fn abort_participants(&mut self) -> Result<(), SessionEnd> {
+        let begun: Vec<_> = self.transaction.participants.iter().filter(|held| held.has_begun).map(|held| held.shard).collect();
+        for shard in begun {
+            let Some(index) = self.transaction.index_of(shard) else { continue };
+            match self.finish_on(index, "ROLLBACK").await {
+                Ok(()) | Err(Failure::Forwarded) => {}
+                Err(Failure::End(end)) => return Err(end),
+                Err(failure) => tracing::warn!(?failure, "rollback not confirmed, connection closed"),
+            }
+            if let Some(participant) = self.transaction.on_mut(shard) {
+                participant.forget_transaction();
+            }
         }
         Ok(())
     }

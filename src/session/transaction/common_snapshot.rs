@@ -28,7 +28,7 @@ use crate::session::gateway::MAP_DATABASE;
 use crate::session::reads::elsewhere::capitalised;
 use crate::session::reads::gather::duration;
 use crate::session::{Failure, Session};
-use crate::shardmap::{Shard, ShardId};
+use crate::shardmap::{MapSnapshot, Shard, ShardId};
 use crate::sql::analysis::{Analysis, Isolation, Part};
 
 /// Snapshots on all shards that were taken together.
@@ -171,6 +171,19 @@ impl Session {
     fn are_all(&self, shards: &[Arc<Shard>]) -> bool {
         let ids = |shards: &[Arc<Shard>]| shards.iter().map(|shard| shard.id).collect::<Vec<_>>();
         ids(&self.online_shards()) == ids(shards)
+    }
+
+    /// A version of the map by which no partition is held: by it all shards can take their snapshots. None is taken by an older one
+    /// that a move waits for.
+    pub(in crate::session) async fn wait_until_none_held(&mut self) -> Result<Arc<MapSnapshot>, Failure> {
+        let deadline = tokio::time::Instant::now() + crate::session::resolve::HOLD_WAIT;
+        loop {
+            let map = self.gateway.map.snapshot();
+            if map.groups.values().all(|group| group.held().is_empty()) {
+                return Ok(map);
+            }
+            self.wait_for_hold(map.epoch, deadline).await?;
+        }
     }
 
     pub(in crate::session) fn online_shards(&self) -> Vec<Arc<Shard>> {

@@ -157,7 +157,7 @@ impl Session {
         if let Poll::Ready(found) = poll_fn(|context| Poll::Ready(checkout.as_mut().poll(context))).await {
             return Ok(found);
         }
-        self.note_pool_wait(pool);
+        self.transaction.note_pool_wait(pool);
         let found = tokio::select! {
             biased;
             found = checkout => Ok(found),
@@ -165,7 +165,7 @@ impl Session {
                 Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into())
             }
         };
-        self.end_pool_wait();
+        self.transaction.end_pool_wait();
         found
     }
 
@@ -223,7 +223,7 @@ impl Session {
     fn add_participant(&mut self, participant: Participant) {
         self.transaction.add_participant(participant);
         if self.transaction.participants.len() > 1 {
-            self.note_held();
+            self.transaction.note_held();
         }
     }
 

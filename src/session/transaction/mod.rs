@@ -37,13 +37,13 @@ use super::pinned_map::PinnedMap;
 use crate::backend::Settings;
 use crate::catalog::SequenceName;
 use crate::error::{PgError, SqlState};
-use crate::execute::deadlock::Listed;
 use crate::execute::numbers::{Alteration, Restart};
 use crate::routing::Claims;
 use crate::session::transaction::common_snapshot::CommonSnapshot;
 use crate::session::transaction::decider::Decider;
 use crate::session::transaction::participant::Participant;
 use crate::session::transaction::snapshot_map::Snapshots;
+use crate::session::transaction::waits::Waiting;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::TransactionModes;
 
@@ -102,8 +102,7 @@ pub(super) struct Transaction {
     pub pinned_map: PinnedMap,
     /// Of the proxy's lease when it began, or the cycle outside of one: it gets no connection of a later one.
     pub generation: i64,
-    /// As the search for deadlocks sees it, while it has several shards.
-    pub wait: Option<Listed>,
+    waiting: Waiting,
     /// It changes the schema, as was announced. Left until the change is finished.
     pub schema_change: Option<SchemaChange>,
     /// A commit has been begun, and the client may not have heard what became of it.
@@ -153,12 +152,12 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
-    pub fn new(generation: i64) -> Self {
+    pub fn new(generation: i64, waiting: Waiting) -> Self {
         Self {
             participants: Vec::new(),
             pinned_map: PinnedMap::default(),
             generation,
-            wait: None,
+            waiting,
             schema_change: None,
             is_committing: false,
             status: Status::Idle,
@@ -345,7 +344,7 @@ mod tests {
 
     #[test]
     fn rollback_to_takes_back_settings_and_the_failure() {
-        let mut transaction = Transaction::new(0);
+        let mut transaction = Transaction::new(0, Waiting::new(Arc::default(), 1));
         let before = Arc::new(Settings::default());
         transaction.begin(TransactionModes::default(), &before);
         transaction.savepoint("a".into(), &before);
@@ -367,14 +366,14 @@ mod tests {
 
     #[test]
     fn an_error_outside_a_transaction_changes_nothing() {
-        let mut transaction = Transaction::new(0);
+        let mut transaction = Transaction::new(0, Waiting::new(Arc::default(), 1));
         transaction.fail();
         assert_eq!(transaction.ready_status(), b'I');
     }
 
     #[test]
     fn no_savepoint_revives_a_transaction_that_has_lost_a_shard() {
-        let mut transaction = Transaction::new(0);
+        let mut transaction = Transaction::new(0, Waiting::new(Arc::default(), 1));
         let settings = Arc::new(Settings::default());
         let error = PgError::new(SqlState::CONNECTION_FAILURE, "gone");
         transaction.begin(TransactionModes::default(), &settings);

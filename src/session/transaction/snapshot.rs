@@ -125,7 +125,7 @@ impl Session {
             .collect();
         if !spares.is_empty() {
             // Given back, they are somebody else's.
-            self.note_kept();
+            self.transaction.note_kept();
         }
         for shard in spares {
             let Some(index) = self.transaction.index_of(shard) else { continue };
