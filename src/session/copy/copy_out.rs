@@ -69,15 +69,10 @@ impl Session {
         let quoted = columns.iter().map(|column| copy.quoted.has(&column.name)).collect();
         let is_binary = copy.format == CopyFormat::Binary;
         self.client.copy_rows = Some(Box::new(CopyRows::new(model, copy.format, quoted)));
-        let bind = Bytes::from_static(if is_binary { ALL_BINARY } else { ALL_TEXT });
+        let bind = wire::bind(if is_binary { ALL_BINARY } else { ALL_TEXT }).map_err(SessionEnd::from)?;
         let run = match *route {
-            // By itself it is a transaction, which ends with it.
-            Route::Scatter(reach) if query.has_locks() && !is_bound => {
-                let bind = wire::bind(&bind).map_err(SessionEnd::from)?;
-                Box::pin(self.lock_rows_alone(&query, &bind, &reach)).await
-            }
-            Route::Scatter(reach) => Box::pin(self.scatter_bound(&query, &bind, &reach)).await,
-            Route::Gather(gathering) => self.gather_bound(&query, &bind, &gathering).await,
+            Route::Scatter(reach) => Box::pin(self.scatter_bound(&query, &bind, &reach, !is_bound)).await,
+            Route::Gather(gathering) => self.gather_bound(&query, &bind, &gathering, !is_bound).await,
             Route::Shard(_) | Route::Write(_) => Err(PgError::internal("COPY of a query of one shard").into()),
         };
         let rows = self.client.copy_rows.take();

@@ -18,7 +18,7 @@ use crate::session::transaction::participant::Participant;
 use crate::session::{Failure, Session};
 use crate::shardmap::{Shard, ShardId};
 use crate::sql::analysis::Scope;
-use crate::wire::{self, DecodeError, FRAME_HEADER_BYTES, Reader, shard_tag};
+use crate::wire::{self, DecodeError, FRAME_HEADER_BYTES, FieldDescription, Reader, shard_tag};
 
 /// What the home shard said of a statement.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +37,12 @@ impl Description {
 
     pub fn columns(&self) -> ColumnsDigest {
         *self.columns.get_or_init(|| ColumnsDigest::of(self.rows.as_deref()))
+    }
+
+    /// `None`: it returns no rows.
+    pub fn fields(&self) -> Result<Option<Vec<FieldDescription>>, PgError> {
+        let fields = self.rows.as_deref().map(wire::row_description).transpose();
+        fields.map_err(|error| PgError::internal(format!("row description: {error}")))
     }
 
     /// No parameter and no column is of a type that users made, or of one that can hold values of such types.

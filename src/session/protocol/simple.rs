@@ -106,7 +106,7 @@ impl Session {
         match self.counted(route) {
             Ok(Route::Shard(reach)) => self.run_on_shard(&reach, statement, text).await,
             Err(failure) => Box::pin(self.refuse(failure, statement, text)).await,
-            Ok(route) => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
+            Ok(route) => Box::pin(self.run_by_route(route, statement, text, &inputs)).await,
         }
     }
 
@@ -144,7 +144,7 @@ impl Session {
         match self.counted(route) {
             Ok(Route::Shard(reach)) => self.run_on_shard(&reach, statement, text).await,
             Err(failure) => self.refuse(failure, statement, text).await,
-            Ok(route) => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
+            Ok(route) => Box::pin(self.run_by_route(route, statement, text, &inputs)).await,
         }
     }
 

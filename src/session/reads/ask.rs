@@ -13,7 +13,7 @@ use crate::routing::Reach;
 use crate::session::protocol::describe::prepare_on;
 use crate::session::protocol::statement::Statement;
 use crate::session::protocol::told::{changed, changed_meanwhile};
-use crate::session::reads::elsewhere::{
+use crate::session::reads::scatter::{
     Scattered, capitalised, failure_of_covered, inexact, is_data_error, may_be_of_excluded, of_moving_rows, with_shard_named,
 };
 use crate::session::{Failure, Session};
@@ -23,30 +23,26 @@ use crate::wire::{self, originate};
 
 /// How the shards are asked.
 pub(in crate::session) enum Request<'a> {
-    /// By a Query.
-    Text(&'a Covered),
     /// By a text without parameters; `after_names`: the rest of its Bind.
     Unnamed { text: &'a Covered, after_names: &'a [u8] },
     /// By a statement that each shard prepares, with the client's parameters.
     Bound { fragment: &'a Statement, bind: &'a wire::Bind<'a>, after_names: &'a [u8] },
-    /// By a text that executes a statement which each shard prepares.
-    Executed { fragment: &'a Statement, text: &'a Covered, after_names: &'a [u8] },
 }
 
 impl Request<'_> {
     /// What the connections keep.
     fn prepared(&self) -> Option<&Statement> {
         match self {
-            Request::Bound { fragment, .. } | Request::Executed { fragment, .. } => Some(fragment),
-            Request::Text(_) | Request::Unnamed { .. } => None,
+            Request::Bound { fragment, .. } => Some(fragment),
+            Request::Unnamed { .. } => None,
         }
     }
 
     /// By what the shards compute.
     fn covering(&self) -> Option<&Covered> {
         match self {
-            Request::Text(text) | Request::Unnamed { text, .. } => Some(text),
-            Request::Bound { fragment, .. } | Request::Executed { fragment, .. } => fragment.covered.as_ref(),
+            Request::Unnamed { text, .. } => Some(text),
+            Request::Bound { fragment, .. } => fragment.covered.as_ref(),
         }
     }
 
@@ -57,12 +53,7 @@ impl Request<'_> {
             connection.pending.clear();
         }
         match self {
-            Request::Text(text) => {
-                connection.unnamed = None;
-                connection.output.query(&ShardText::covered(text));
-                return Ok(());
-            }
-            Request::Unnamed { text, after_names } | Request::Executed { text, after_names, .. } => {
+            Request::Unnamed { text, after_names } => {
                 connection.unnamed = None;
                 let text = ShardText::covered(text);
                 connection.output.parse(StatementName::Unnamed, &text, &[]);
@@ -75,6 +66,8 @@ impl Request<'_> {
             }
         }
         connection.output.describe_portal(b"");
+        // BindComplete, which proves the snapshot, comes now, however long the first row takes.
+        connection.output.flush();
         connection.output.execute(b"", 0);
         connection.output.sync();
         Ok(())

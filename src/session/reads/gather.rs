@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::elsewhere::{is_data_error, of_moving_rows, with_shard_named};
+use super::scatter::{is_data_error, of_moving_rows, with_shard_named};
 use crate::backend::{CANCEL_TIMEOUT, Checkout, Pooled, STATEMENT_TIMEOUT};
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::{
@@ -151,28 +151,15 @@ impl Session {
         plan::gather(reach, &self.transaction_scope(), recipe)
     }
 
-    /// Execute of a portal.
+    /// Execute of a portal, or what asks like one. `describes`: in the simple protocol.
     pub(in crate::session) async fn gather_bound(
         &mut self,
         statement: &Arc<Statement>,
-        bind: &Bytes,
+        bind: &wire::Bind<'_>,
         gathering: &Gathering,
+        describes: bool,
     ) -> Result<(), Failure> {
-        let bind = wire::bind(bind).map_err(SessionEnd::from)?;
-        self.gather_prepared(statement, gathering, &bind, false, Then::Answer).await.map(drop)
-    }
-
-    /// EXECUTE with these values. `bind`: of the EXECUTE itself, in the extended protocol.
-    pub(in crate::session) async fn gather_values(
-        &mut self,
-        statement: &Arc<Statement>,
-        gathering: &Gathering,
-        values: &[Parameter<'_>],
-        bind: Option<&wire::Bind<'_>>,
-    ) -> Result<(), Failure> {
-        let body = bind_body(values, bind.map_or(&[], |bind| bind.result_formats));
-        let values = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
-        self.gather_prepared(statement, gathering, &values, bind.is_none(), Then::Answer).await.map(drop)
+        self.gather_prepared(statement, gathering, bind, describes, Then::Answer).await.map(drop)
     }
 
     async fn gather_prepared(

@@ -1,6 +1,6 @@
 //! The last step of a statement over several shards whose groups are whole: PostgreSQL computes the answer from them.
 
-use super::elsewhere::{Scattered, without_position};
+use super::scatter::{Scattered, without_position};
 use crate::error::PgError;
 use crate::execute::{LastStep, LastStepEnd, LastStepError, last_step};
 use crate::session::{Failure, Session, lost};

@@ -19,12 +19,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::elsewhere::fragment_text;
-use super::gather::bind_body;
+use super::scatter::fragment_text;
 use crate::backend::{ColumnsDigest, Own, StatementName};
 use crate::error::{PgError, SqlState};
 use crate::execute::{Next, Pieces, RowSink, Rows, Spec, without_last_columns};
-use crate::routing::{Inputs, Parameter, Reach};
+use crate::routing::{Inputs, Reach};
 use crate::session::cursor::Heard;
 use crate::session::protocol::describe::{Description, prepare_on, put_with_formats};
 use crate::session::protocol::statement::Statement;
@@ -94,22 +93,6 @@ impl Session {
         };
         originate::command_complete(self.client.buffer(), &format!("SELECT {count}"));
         Ok(())
-    }
-
-    /// EXECUTE with these values. `bind`: of the EXECUTE itself, in the extended protocol.
-    pub(in crate::session) async fn lock_values(
-        &mut self,
-        statement: &Arc<Statement>,
-        reach: &Reach,
-        values: &[Parameter<'_>],
-        bind: Option<&wire::Bind<'_>>,
-    ) -> Result<(), Failure> {
-        let body = bind_body(values, bind.map_or(&[], |bind| bind.result_formats));
-        let values = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
-        if bind.is_none() {
-            return self.lock_rows_alone(statement, &values, reach).await;
-        }
-        self.lock_rows_bound(statement, &values, reach).await
     }
 
     /// In the extended protocol: outside of a transaction, the pipeline is one up to Sync.

@@ -1,6 +1,6 @@
 //! Rows of several shards whose text PostgreSQL puts in order: one of the shards is asked how the values sort.
 
-use super::elsewhere::{Scattered, inexact, without_position};
+use super::scatter::{Scattered, inexact, without_position};
 use crate::backend::{ColumnsDigest, ConnectionError};
 use crate::error::PgError;
 use crate::execute::{CombineError, Next, Pieces, RowSink, Spec, Unranked, ranks};

@@ -20,7 +20,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
 
-use super::elsewhere::with_shard_named;
+use super::scatter::with_shard_named;
 use crate::backend::{ConnectionError, Own, Reply, ShardText};
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::read_to_end;

@@ -155,7 +155,7 @@ impl Session {
             Outcome::RefusedBy(shard, body) => {
                 self.rollback_everywhere().await?;
                 lost?;
-                Err(Failure::Shard(crate::session::reads::elsewhere::with_shard_named(
+                Err(Failure::Shard(crate::session::reads::scatter::with_shard_named(
                     &crate::session::protocol::describe::error_frame(&body),
                     &shard,
                 )))

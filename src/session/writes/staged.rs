@@ -616,7 +616,7 @@ impl Session {
         let route = self.route(analysis, &inputs).await?;
         match self.counted(Ok(route))? {
             Route::Shard(reach) => self.run_on_shard(&reach, analysis, prepared.text()).await,
-            route => Box::pin(self.run_elsewhere(route, analysis, prepared.text(), &inputs)).await,
+            route => Box::pin(self.run_by_route(route, analysis, prepared.text(), &inputs)).await,
         }
     }
 

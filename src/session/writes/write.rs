@@ -28,7 +28,7 @@ use crate::routing::Reach;
 use crate::session::protocol::describe::Description;
 use crate::session::protocol::statement::Statement;
 use crate::session::protocol::told::changed;
-use crate::session::reads::elsewhere::{failure_of_covered, with_shard_named};
+use crate::session::reads::scatter::{failure_of_covered, with_shard_named};
 use crate::session::route::{aside, is_read_here};
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shard_key::{Format, oid};
