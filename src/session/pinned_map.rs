@@ -1,8 +1,8 @@
 //! The map that the session's statements are planned by, until they are answered: by it a proxy tells which epoch it has reached.
 //!
 //! ```text
-//!   planned ──► sent ──► the first row of every shard ──► answered
-//!   └─ pinned ───────────┴─ of a plain read ──────────────┴─ of any other
+//!   planned ──► sent ──► every shard has proven its snapshots ──► answered
+//!   └─ pinned ───────────┴─ of a plain read ──────────────────────┴─ of any other
 //! ```
 //! A move waits until no statement is left that was planned before its partitions were held. So what lasts as long as the client
 //! likes, or as long as the move, is not pinned: a transaction between two statements, a cursor, a portal that has run in part, rows
@@ -26,7 +26,7 @@ pub(super) struct PinnedMap {
     map: Option<Arc<MapInUse>>,
     /// How many were planned since.
     planned: u32,
-    /// The only one is a plain read: its first rows prove that it has its snapshots.
+    /// The only one is a plain read, which takes no snapshots beside its first one.
     ends_with_rows: bool,
 }
 
@@ -72,8 +72,8 @@ impl PinnedMap {
         }
     }
 
-    /// To be dropped when the first rows of all shards have come; else to be given back. `None`: it stays to the end.
-    pub fn lend_until_rows(&mut self) -> Option<Arc<MapInUse>> {
+    /// To be dropped when all shards have proven their snapshots ([`crate::execute::AskedBy`]); else to be given back. `None`: it stays to the end.
+    pub fn lend_until_proven(&mut self) -> Option<Arc<MapInUse>> {
         self.map.take_if(|_| self.ends_with_rows)
     }
 

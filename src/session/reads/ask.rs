@@ -109,7 +109,7 @@ impl Session {
     /// Sends what is in the outputs, merges what comes.
     async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec, covering: Option<&Covered>) -> Result<Scattered, Failure> {
         self.transaction.participants_mut().sort_by_key(|participant| participant.shard);
-        self.client.map_until_rows = self.transaction.pinned_map.lend_until_rows();
+        self.client.map_until_proven = self.transaction.pinned_map.lend_until_proven();
         let mut connections = Vec::with_capacity(shards.len());
         let mut asked = Vec::with_capacity(shards.len());
         for participant in self.transaction.on_all(shards) {
@@ -122,7 +122,7 @@ impl Session {
             connection.send().await;
         }
         let merged = scatter(connections, spec, &mut self.client).await;
-        self.transaction.pinned_map.give_back(self.client.map_until_rows.take());
+        self.transaction.pinned_map.give_back(self.client.map_until_proven.take());
         match merged {
             Ok(ScatterEnd::LastStep(text)) => Ok(Scattered::LastStep(text)),
             Ok(ScatterEnd::Unranked(pieces)) => {

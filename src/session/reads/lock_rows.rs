@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::scatter::fragment_text;
 use crate::backend::{ColumnsDigest, Own, StatementName};
@@ -51,6 +51,8 @@ struct Plan {
     /// The rest of a Bind of nothing with the formats of the fragments' rows.
     formats: Vec<u8>,
     codes: Vec<i16>,
+    /// What the client is told before the first row, when all shards have their snapshots; empty: nothing.
+    described: BytesMut,
     number: u64,
 }
 
@@ -79,13 +81,13 @@ impl Session {
         describes: bool,
     ) -> Result<(), Failure> {
         let description = self.describe(statement).await?;
-        let rows = description.rows.clone().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
-        let plan = self.lock_plan(statement, bind, reach, &description).await?;
+        let mut plan = self.lock_plan(statement, bind, reach, &description).await?;
         if describes {
-            put_with_formats(self.client.buffer(), &rows, bind.result_formats)?;
+            let rows = description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
+            put_with_formats(&mut plan.described, rows, bind.result_formats)?;
         }
         let count = match (plan.spec.limit, plan.wait) {
-            (Rows::Known(0), _) => 0,
+            (Rows::Known(0), _) => self.put_locked(&plan, Vec::new()).await?,
             (Rows::Known(limit), LockWait::Skip) => self.lock_first_free(&plan, limit).await?,
             (Rows::Known(limit), LockWait::Wait | LockWait::Error) => self.lock_first(&plan, limit).await?,
             (Rows::Unsaid, _) => self.lock_all(&plan).await?,
@@ -157,6 +159,7 @@ impl Session {
             values: bind.with_result_formats(&[]),
             formats,
             codes,
+            described: BytesMut::new(),
             number: self.open_cursors.number(),
         })
     }
@@ -253,6 +256,7 @@ impl Session {
     /// Every row.
     async fn lock_all(&mut self, plan: &Plan) -> Result<u64, Failure> {
         let columns = self.open_locks(plan, false).await?;
+        self.client.buffer().extend_from_slice(&plan.described);
         let mut pieces = self.lock_pieces(plan, plan.spec.clone(), columns)?;
         let portal = plan.portal();
         let mut count = 0;
@@ -425,6 +429,7 @@ impl Session {
 
     /// Those that OFFSET leaves out are locked, and not shown.
     async fn put_locked(&mut self, plan: &Plan, rows: Vec<Bytes>) -> Result<u64, Failure> {
+        self.client.buffer().extend_from_slice(&plan.described);
         let mut count = 0;
         let skipped = usize::try_from(plan.skipped()).unwrap_or(usize::MAX);
         for row in rows.into_iter().skip(skipped) {

@@ -42,8 +42,8 @@ impl RowSink for Client {
         }
     }
 
-    fn begin(&mut self) {
-        self.map_until_rows = None;
+    fn note_proven(&mut self) {
+        self.map_until_proven = None;
     }
 
     async fn send(&mut self) -> Result<(), SessionEnd> {

@@ -23,7 +23,7 @@ use super::staged::Staging;
 use super::unsettled::Difference;
 use crate::backend::{Connection, ConnectionError, NestedValues, ShardText, StatementName};
 use crate::error::{PgError, SqlState};
-use crate::execute::{FAILURE_PATIENCE, STOP_AFTER, first_failure};
+use crate::execute::{AskedBy, FAILURE_PATIENCE, STOP_AFTER, first_failure};
 use crate::routing::Reach;
 use crate::session::protocol::describe::Description;
 use crate::session::protocol::statement::Statement;
@@ -162,9 +162,18 @@ pub(in crate::session) enum Shown {
     Rows,
     /// The row description too.
     DescribedRows,
+    /// Rows stay here until other shards have answered, as far as there is room for them.
+    HeldRows,
+    DescribedHeldRows,
     /// Rows are kept for their order.
     KeptRows,
     DescribedKeptRows,
+}
+
+impl Shown {
+    fn is_held(self) -> bool {
+        matches!(self, Shown::HeldRows | Shown::DescribedHeldRows)
+    }
 }
 
 impl Session {
@@ -350,7 +359,12 @@ impl Session {
 
     async fn write_copies(&mut self, reach: &Reach, request: &Request<'_>, shown: Shown) -> Result<String, Failure> {
         let (home, others) = reach.shards().split_first().ok_or_else(|| PgError::internal("no shard to write on"))?;
-        let first = self.write_and_read(reach, std::slice::from_ref(home), request, shown).await?;
+        let held = match shown {
+            Shown::Rows => Shown::HeldRows,
+            Shown::DescribedRows => Shown::DescribedHeldRows,
+            shown => shown,
+        };
+        let first = self.write_and_read(reach, std::slice::from_ref(home), request, held).await?;
         let rest = self.write_and_read(reach, others, request, Shown::Nothing).await?;
         let home = first.into_iter().next().unwrap_or_default().tag;
         match rest.into_iter().zip(others).find(|(other, _)| other.tag != home) {
@@ -446,7 +460,8 @@ impl Session {
         let mut asked: Vec<(ShardId, &mut Connection)> = asked.map(|(shard, connection)| (shard, &mut *connection)).collect();
         asked.sort_by_key(|(shard, _)| place(*shard));
         let (asked, connections): (Vec<ShardId>, Vec<&mut Connection>) = asked.into_iter().unzip();
-        let failing = first_failure(connections, FAILURE_PATIENCE).await.and_then(|place| asked.get(place).copied());
+        let failing =
+            first_failure(connections, AskedBy::Other, FAILURE_PATIENCE).await.and_then(|place| asked.get(place).copied());
         failing.and_then(place)
     }
 
@@ -507,7 +522,8 @@ impl Session {
                         continue;
                     }
                     self.client.output.extend_from_slice(&row);
-                    if self.client.output.len() >= OUTPUT_BYTES {
+                    let room = if shown.is_held() { HELD_BYTES_MAX } else { OUTPUT_BYTES };
+                    if self.client.output.len() >= room {
                         self.client.flush().await?;
                     }
                 }
@@ -521,7 +537,7 @@ impl Session {
                         part.has_changed = true;
                         shown = Shown::Nothing;
                     }
-                    if matches!(shown, Shown::DescribedRows | Shown::DescribedKeptRows) {
+                    if matches!(shown, Shown::DescribedRows | Shown::DescribedHeldRows | Shown::DescribedKeptRows) {
                         let columns = match request {
                             Request::QueryOfViews { columns, .. } => columns,
                             _ => &columns[..],
@@ -531,7 +547,7 @@ impl Session {
                 }
                 shard_tag::NOTICE if shown != Shown::Nothing => {
                     self.client.output.extend_from_slice(&crate::session::protocol::describe::frame(tag, &body));
-                    if self.client.output.len() >= OUTPUT_BYTES {
+                    if !shown.is_held() && self.client.output.len() >= OUTPUT_BYTES {
                         self.client.flush().await?;
                     }
                 }
@@ -708,6 +724,8 @@ pub(in crate::session) fn has_on_conflict(text: &str) -> bool {
 
 /// Rows are sent to the client in pieces of this size.
 const OUTPUT_BYTES: usize = 32 * 1024;
+/// Of the home shard's rows, while the other copies are written: what is more goes out before.
+const HELD_BYTES_MAX: usize = 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
