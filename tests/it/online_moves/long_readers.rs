@@ -4,11 +4,10 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use shardgate::demo::servers::PostgresInstallation;
 
 use super::kills::Stage;
 use super::{leftovers, move_partitions, partitions_on, rebalance, text};
-use crate::support::Cluster;
+use crate::support::{Cluster, client_program};
 
 const SWITCHES: i64 = 20;
 
@@ -68,7 +67,7 @@ async fn a_dump_through_the_proxy_lasts_through_moves() {
     let mut dumps = Vec::new();
     for _ in 0..2 {
         let partition = partitions_on(&stage.proxy, "t", "a").await[0];
-        let dump = tokio::process::Command::new(PostgresInstallation::find().expect("PostgreSQL").program("pg_dump"))
+        let dump = tokio::process::Command::new(client_program("pg_dump"))
             .args(["--data-only", "--table", "t", "--dbname", &conninfo])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
