@@ -166,10 +166,11 @@ impl Session {
             Ok(Route::Shard(reach)) => self.execute_on_shard(&reach, analysis, &execution).await,
             Ok(Route::Scatter(reach)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
                 self.count_statement(RouteKind::Scatter, None);
-                if analysis.effect == Effect::ReadLocking {
-                    self.evaluated(&execution, &types).await?;
+                match Box::pin(self.scatter_bound(&prepared, &bound, &reach, bind.is_none())).await {
+                    // An argument that is none of its type: what PostgreSQL says of it, with its place.
+                    Err(failure @ Failure::Shard(_)) => Err(self.evaluated(&execution, &types).await.err().unwrap_or(failure)),
+                    answered => answered,
                 }
-                Box::pin(self.scatter_bound(&prepared, &bound, &reach, bind.is_none())).await
             }
             Ok(Route::Scatter(_)) => Err(unknown_argument().into()),
             Ok(Route::Write(_)) => {

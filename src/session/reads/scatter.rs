@@ -126,6 +126,12 @@ impl Session {
         match route {
             Route::Shard(reach) => self.run_on_shard(&reach, statement, text).await,
             Route::Scatter(reach) if locks_rows(statement) => Box::pin(self.lock_text(&reach, statement, text)).await,
+            // A Query has no parameters: PostgreSQL refuses it, at home as well as anywhere.
+            Route::Scatter(_) if statement.parameter_count > 0 => {
+                let home = self.home()?.id;
+                self.run_on_shard(&self.several([home])?, statement, &in_its_place(text, statement.start, statement.alone(text)))
+                    .await
+            }
             Route::Scatter(reach) => self.scatter(Asker::Query { statement, text }, inputs, &reach).await,
             Route::Write(writing) => Box::pin(self.write_text(&writing, statement, text)).await,
             Route::Gather(gathering) => self.gather_for(Asker::Query { statement, text }, &gathering).await,

@@ -12,8 +12,7 @@ use crate::routing::{Inputs, Reach};
 use crate::session::route::Route;
 use crate::session::{Failure, Session};
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{Analysis, Part, Scope, Splice};
-use crate::sql::rewrite::clock;
+use crate::sql::analysis::{Analysis, Splice};
 use crate::sql::rewrite::staging::{Answer, Merging, is_under_with, spliced};
 
 /// The places of the source's rows.
@@ -129,49 +128,19 @@ impl Session {
         }
     }
 
-    /// The key that all rows would be merged into has no shard: right if there are none, or nothing is done with them.
+    /// The key that all rows would be merged into has no shard: right if there are none.
     pub(in crate::session) async fn merge_without_rows(
         &mut self,
         staging: &Staging,
         answer: &Answer,
         alone: &str,
         asked: &Asked<'_>,
-        begins: bool,
     ) -> Result<String, Failure> {
-        if answer.rows.is_empty() {
-            self.check_privileges(alone, asked).await?;
-            return Ok(NOTHING_MERGED.to_owned());
+        if !answer.rows.is_empty() {
+            return Err(staging.refusal().clone().into());
         }
-        let refusal = staging.refusal().clone();
-        let source = staging.stages.unsplit.as_ref();
-        let Some((source, rows)) =
-            source.and_then(|source| Some((source, source.constant(answer, &self.context.catalog).transpose()?)))
-        else {
-            return Err(refusal.into());
-        };
-        let text = spliced(alone, &[Splice { start: source.start, end: source.end, text: rows? }]);
-        if clock::mentions_clock(&text) || !self.reads_the_target_alone(&text).await? {
-            return Err(refusal.into());
-        }
-        if begins {
-            self.begin_one_statement();
-        }
-        let home = self.home()?.id;
-        self.merge_nothing(home, text, refusal, asked).await?;
+        self.check_privileges(alone, asked).await?;
         Ok(NOTHING_MERGED.to_owned())
-    }
-
-    /// Of sharded tables only rows of the key that it merges into, of which there are none on any shard.
-    async fn reads_the_target_alone(&mut self, text: &str) -> Result<bool, Failure> {
-        let read = self.read_anew(text).await?;
-        let Some(statement) = read.analyzed.statements.first().filter(|statement| !self.draws(statement)) else { return Ok(false) };
-        let Scope::Placed { parts, .. } = &statement.scope else { return Ok(false) };
-        let place = |part: &Part| match part {
-            Part::Sharded { group, condition, .. } => Some((*group, condition.clone())),
-            Part::Home => None,
-        };
-        let first = parts.first().and_then(place);
-        Ok(first.is_some() && parts.iter().all(|part| place(part) == first))
     }
 
     async fn prove_merging(&mut self, staging: &Staging, text: &str, asked: &Asked<'_>) -> Result<(), Failure> {

@@ -220,43 +220,4 @@ async fn a_prepare_that_lands_late_is_rolled_back() {
     let row = stage.cluster.connect_shard(0).await.query_one(decision, &[&transaction]).await.expect("a decision");
     assert_eq!(row.get::<_, String>(0), "aborted");
     stage.assert_log_is_clean();
-    a_schema_change_that_the_home_shard_commits_late_is_not_over(&stage, &points).await;
-}
-
-/// Another shard decides, and the home shard does not answer to COMMIT PREPARED: it shows the old schema for a while, in which the new
-/// column's sequence stays declared.
-async fn a_schema_change_that_the_home_shard_commits_late_is_not_over(stage: &Stage, points: &Points) {
-    let mut client = stage.client().await;
-    let account = stage.key(1, 0);
-    for statement in [
-        "BEGIN".to_owned(),
-        format!("DECLARE held CURSOR WITH HOLD FOR SELECT balance FROM accounts WHERE id = {account}"),
-        "ALTER TABLE ledger ADD COLUMN number bigserial".to_owned(),
-    ] {
-        let told = client.ask(&statement).await;
-        assert!(!told.contains("E("), "{statement}: {told}");
-    }
-    let home = stage.cluster.connect_shard(0).await;
-    let sql = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'
-               AND backend_xid IS NOT NULL";
-    let backend = home.query_one(sql, &[]).await.expect("one transaction has written").get(0);
-    for point in ["before_finish.1", "before_recovery_round"] {
-        points.arm(point, "hold");
-    }
-    let committing = tokio::spawn(async move { commit_told(&mut client).await });
-    points.until_reached("before_finish.1").await;
-    let transaction = transaction_on(stage, 0).await;
-    let frozen = Frozen::freeze(backend);
-    points.release("before_finish.1");
-    let told = described(&committing.await.expect("no panic"));
-    let wanted = format!("N(01000 transaction \"{transaction}\" is committed, and shard \"shard0\" will show it when it is back)");
-    assert!(told.starts_with(&wanted) && told.ends_with("C(COMMIT) Z(I)"), "{told}");
-    points.release("before_recovery_round");
-    drop(frozen);
-    Ledger::until_nothing_is_prepared(stage, PATIENCE).await;
-    let mut writer = stage.client().await;
-    let insert = format!("INSERT INTO ledger (id, account, amount) VALUES ('{}', {account}, 1)", uuid(7));
-    let told = writer.ask(&insert).await;
-    assert!(!told.contains("E("), "{told}");
-    assert_ne!(writer.value(&format!("SELECT number FROM ledger WHERE account = {account} AND id = '{}'", uuid(7))).await, "0");
 }
