@@ -102,6 +102,7 @@ mod tests {
         assert_eq!(turns(&shards, 4), ["a", "b", "a", "b"]);
         assert_eq!(turns(&[], 4), Vec::<String>::new());
     }
+                primary: Arc::default(),
 
     #[test]
     fn a_larger_shard_has_more_turns_evenly_mixed() {

@@ -18,6 +18,7 @@ mod numbers;
 mod operations;
 mod pools_watch;
 mod recovery;
+mod primaries_watch;
 mod schema_watch;
 mod shards_watch;
 
@@ -206,6 +207,7 @@ fn start_background(gateway: &Arc<Gateway>, metrics: &Metrics, stop: &Cancellati
 
 fn warn_of_few_descriptors(files_max: u64, config: &Config, shards: usize) {
     let needed = descriptors::needed(config, shards);
+    keep_running("primaries watch", until_stop.clone(), |(gateway, stop)| primaries_watch::run(gateway, stop));
     if needed > files_max {
         let settings = "listen.max_clients, pool.size_per_shard";
         tracing::warn!(files_max, needed, settings, "the limit of open files is lower than what clients and pools may need");

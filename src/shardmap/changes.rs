@@ -17,6 +17,7 @@ use super::lease::ProxyId;
 use super::loader::Redefines;
 use super::model::{Bound, DeclaredFunction, Epoch, Group, GroupId, PartitionId, ShardId, ShardState, Strategy};
 use super::placement::NewPartition;
+use super::primary::PrimaryServer;
 use super::store::Store;
 use crate::shard_key::{Key, KeyColumn, KeyType};
 
@@ -40,6 +41,8 @@ pub struct AlteredShard<'a> {
     pub url: Option<&'a str>,
     /// Read behind that url.
     pub identity: Option<&'a str>,
+    /// The same.
+    pub server: Option<PrimaryServer>,
     /// An empty one is taken away.
     pub region: Option<&'a str>,
     pub capacity: Option<f64>,
@@ -174,15 +177,27 @@ impl Store {
 
     /// `false`: the shard was so already.
     pub async fn alter_shard(&self, actor: &str, altered: &AlteredShard<'_>) -> Result<bool, StoreError> {
-        let query = sqlx::query("SELECT shardgate_map.alter_shard($1, $2, $3, $4::uuid, $5, $6, $7, $8)")
+        let query = sqlx::query("SELECT shardgate_map.alter_shard($1, $2, $3, $4::uuid, $5, $6, $7, $8, $9, $10)")
             .bind(actor)
             .bind(altered.name)
             .bind(altered.url)
             .bind(altered.identity)
             .bind(altered.region)
             .bind(altered.capacity)
+    /// Seen by a connection to the shard's own database. An older one changes nothing.
+    pub async fn note_primary(&self, actor: &str, shard: ShardId, server: PrimaryServer) -> Result<(), StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.note_primary($1, $2, $3, $4)")
+            .bind(actor)
+            .bind(shard.0)
+            .bind(server.system_identifier)
+            .bind(server.timeline);
+        self.change(query).await.map(drop)
+    }
+
             .bind(altered.replication_url)
-            .bind(altered.state);
+            .bind(altered.state)
+            .bind(altered.server.map(|server| server.system_identifier))
+            .bind(altered.server.map(|server| server.timeline));
         read(&self.change(query).await?, 0)
     }
 

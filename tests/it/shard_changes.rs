@@ -2,6 +2,7 @@
 //! leads to another database.
 
 mod addresses;
+mod fail_over;
 mod load;
 mod refusals;
 mod states;
