@@ -13,6 +13,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{Oid, oid};
@@ -44,6 +46,7 @@ mod sharding;
 mod shards;
 mod signature;
 mod support;
+mod time_partitions;
 mod turn;
 mod undistribute;
 mod wire_argument;
@@ -98,13 +101,16 @@ pub struct Control {
     grace_ms: u64,
     rebalancer: Option<Rebalancer>,
     ids: functions::UniqueIds,
+    /// A piece of a table by time may be due.
+    time_partitions: Notify,
 }
 
 impl Control {
     /// `client_roles`: the configured users when shard connections are made as the client's user; else none.
     pub fn new(map: Arc<ShardMap>, client_roles: Vec<String>) -> Self {
         let grace_ms = MoveOptions::default().grace_ms;
-        Self { map, client_roles, grace_ms, rebalancer: None, ids: functions::UniqueIds::default() }
+        let (ids, time_partitions) = (functions::UniqueIds::default(), Notify::new());
+        Self { map, client_roles, grace_ms, rebalancer: None, ids, time_partitions }
     }
 
     /// Of moves that are started in SQL.
@@ -267,6 +273,7 @@ async fn run(
         Function::SetDefaultShard => keys::set_default(control, caller, arguments).await.map(number),
         Function::SplitPartition => keys::split(control, user, arguments).await.map(number),
         Function::MergePartitions => keys::merge(control, user, arguments).await.map(number),
+        Function::TimePartitions => Box::pin(time_partitions::declare(control, caller, arguments)).await.map(void),
         Function::MovePartition => {
             moves::plan(control, user, &[arguments.integer("partition")?], arguments.text("to_shard")?).await.map(number)
         }

@@ -22,6 +22,7 @@ mod primaries_watch;
 mod schema_watch;
 mod shards_watch;
 
+mod time_partitions;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -210,6 +211,7 @@ fn warn_of_few_descriptors(files_max: u64, config: &Config, shards: usize) {
     keep_running("primaries watch", until_stop.clone(), |(gateway, stop)| primaries_watch::run(gateway, stop));
     if needed > files_max {
         let settings = "listen.max_clients, pool.size_per_shard";
+    keep_running("time partitions", until_stop.clone(), |(gateway, stop)| time_partitions::run(gateway, stop));
         tracing::warn!(files_max, needed, settings, "the limit of open files is lower than what clients and pools may need");
     }
 }

@@ -53,7 +53,7 @@ mod watch;
 
 pub use changes::{
     AddedShard, AlteredShard, EndedSchemaChange, GroupOfTables, NewShard, NewShardedTable, OpenSchemaChanges, Placement, Planned,
-    SchemaChangeId,
+    SchemaChangeId, TimePiece,
 };
 pub use claims::{ClaimCount, CountedClaim};
 pub use cuts::{Isolation, bounds_around, equal_pieces, refuse_impossible_key};

@@ -6,6 +6,7 @@ mod fail_over;
 mod load;
 mod refusals;
 mod states;
+mod time_partitions;
 
 use crate::support::WireClient;
 
