@@ -16,9 +16,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::catalog::Catalog;
+use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{Oid, oid};
-use crate::config::ShardUrl;
 use crate::shardmap::{MapSnapshot, MoveOptions, Shard, ShardMap};
 use crate::sql::analysis::{ArgumentValue, ShardgateCall};
 use crate::sql::body::SqlBodyReader;
@@ -164,12 +164,6 @@ impl Control {
             if !failure.is_wrong_password {
                 return Err(failure.error);
             }
-        }
-    }
-
-    /// Whether this user's transactions can be committed on this shard and another at once; makes what is missing for it.
-    pub async fn commit_support(&self, shard: &Shard, user: &str) -> Result<CommitSupport, PgError> {
-        let mut connection = self.open_by_newest_password(shard).await?;
             // A password file may change without a word.
             let has_file = ShardUrl::parse(&shard.url).is_ok_and(|url| url.has_password_file());
             let until = if has_file { deadline.min(tokio::time::Instant::now() + PASSWORD_FILE_EVERY) } else { deadline };
@@ -178,6 +172,12 @@ impl Control {
                 Err(_) if has_file && tokio::time::Instant::now() < deadline => {}
                 Ok(Err(_)) | Err(_) => return Err(failure.error),
             }
+        }
+    }
+
+    /// Whether this user's transactions can be committed on this shard and another at once; makes what is missing for it.
+    pub async fn commit_support(&self, shard: &Shard, user: &str) -> Result<CommitSupport, PgError> {
+        let mut connection = self.open_by_newest_password(shard).await?;
         let support = support::for_commits(&mut connection, &self.client_roles, user).await;
         connection.close().await;
         support
@@ -227,13 +227,13 @@ impl Control {
 
 /// How long a changed password may take to reach the map.
 const PASSWORD_PATIENCE: Duration = Duration::from_secs(5);
+const PASSWORD_FILE_EVERY: Duration = Duration::from_millis(250);
 
 /// A proxy that does not see a change of the map within this is stuck.
 const SEEN_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Not cancel safe: a call that is dropped may have done its work or part of it. Every function can be called again.
 pub async fn call(control: &Control, caller: &Caller, call: &Call) -> Result<Answer, PgError> {
-const PASSWORD_FILE_EVERY: Duration = Duration::from_millis(250);
     let function = Function::find(&call.function).ok_or_else(|| unknown_function(call))?;
     let arguments = Arguments::bind(function, call)?;
     if !function.is_for_everybody() && !caller.is_admin {

@@ -102,12 +102,12 @@ mod tests {
                 state: *state,
                 is_home: index == 0,
                 identity: None,
+                primary: Arc::default(),
             })
         });
         MapSnapshot { shards: shards.collect(), ..Default::default() }
     }
 
-    #[test]
     #[test]
     fn each_piece_has_its_shard_where_as_many_are_named() {
         let snapshot =
@@ -119,13 +119,13 @@ mod tests {
         assert!(pieces("a,c", 2).is_err() && pieces("a,x", 2).is_err());
     }
 
+    #[test]
     fn equal_shards_take_turns() {
         let snapshot = snapshot(&[("a", 1.0, ShardState::Online), ("b", 1.0, ShardState::Online)]);
         let shards = parse_shards(&snapshot, "all").unwrap();
         assert_eq!(turns(&shards, 4), ["a", "b", "a", "b"]);
         assert_eq!(turns(&[], 4), Vec::<String>::new());
     }
-                primary: Arc::default(),
 
     #[test]
     fn a_larger_shard_has_more_turns_evenly_mixed() {

@@ -184,15 +184,6 @@ impl Store {
         self.change(query).await.map(drop)
     }
 
-    /// `false`: the shard was so already.
-    pub async fn alter_shard(&self, actor: &str, altered: &AlteredShard<'_>) -> Result<bool, StoreError> {
-        let query = sqlx::query("SELECT shardgate_map.alter_shard($1, $2, $3, $4::uuid, $5, $6, $7, $8, $9, $10)")
-            .bind(actor)
-            .bind(altered.name)
-            .bind(altered.url)
-            .bind(altered.identity)
-            .bind(altered.region)
-            .bind(altered.capacity)
     /// Seen by a connection to the shard's own database. An older one changes nothing.
     pub async fn note_primary(&self, actor: &str, shard: ShardId, server: PrimaryServer) -> Result<(), StoreError> {
         let query = sqlx::query("SELECT shardgate_map.note_primary($1, $2, $3, $4)")
@@ -203,6 +194,15 @@ impl Store {
         self.change(query).await.map(drop)
     }
 
+    /// `false`: the shard was so already.
+    pub async fn alter_shard(&self, actor: &str, altered: &AlteredShard<'_>) -> Result<bool, StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.alter_shard($1, $2, $3, $4::uuid, $5, $6, $7, $8, $9, $10)")
+            .bind(actor)
+            .bind(altered.name)
+            .bind(altered.url)
+            .bind(altered.identity)
+            .bind(altered.region)
+            .bind(altered.capacity)
             .bind(altered.replication_url)
             .bind(altered.state)
             .bind(altered.server.map(|server| server.system_identifier))
