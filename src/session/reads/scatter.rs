@@ -132,7 +132,7 @@ impl Session {
                 self.run_on_shard(&self.several([home])?, statement, &in_its_place(text, statement.start, statement.alone(text)))
                     .await
             }
-            Route::Scatter(reach) => self.scatter(Asker::Query { statement, text }, inputs, &reach).await,
+            Route::Scatter(reach) => Box::pin(self.scatter(Asker::Query { statement, text }, inputs, &reach)).await,
             Route::Write(writing) => Box::pin(self.write_text(&writing, statement, text)).await,
             Route::Gather(gathering) => self.gather_for(Asker::Query { statement, text }, &gathering).await,
         }
@@ -156,7 +156,7 @@ impl Session {
         let description = self.describe(statement).await?;
         self.check_parameters(bind, &description.parameter_types)?;
         let inputs = Inputs::bound(statement.text(), &statement.literals, bind, &description.parameter_types);
-        self.scatter(Asker::Bound { statement, bind, describes }, &inputs, reach).await
+        Box::pin(self.scatter(Asker::Bound { statement, bind, describes }, &inputs, reach)).await
     }
 
     /// Asks the shards, and merges what they answer. Where that cannot be merged after all, PostgreSQL computes over gathered rows.
