@@ -267,11 +267,11 @@ impl Moving {
         }
     }
 
-    /// So many rows of a COPY have been taken by the shards.
-    pub async fn until_copied(&self, rows: i64) {
-        let sql = "SELECT coalesce(sum(tuples_processed), 0)::int8 FROM pg_stat_progress_copy";
+    /// A shard has taken rows of a COPY. Bytes tell it: since PostgreSQL 18 rows are counted when many have come.
+    pub async fn until_copied(&self) {
+        let sql = "SELECT coalesce(sum(bytes_processed), 0)::int8 FROM pg_stat_progress_copy";
         let deadline = Instant::now() + Duration::from_secs(20);
-        while self.shards[0].query_one(sql, &[]).await.expect("progress").get::<_, i64>(0) < rows {
+        while self.shards[0].query_one(sql, &[]).await.expect("progress").get::<_, i64>(0) == 0 {
             assert!(Instant::now() < deadline, "the rows do not come");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }

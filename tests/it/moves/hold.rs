@@ -232,7 +232,7 @@ async fn rows_of_a_copy_wait_for_their_partition() {
     client.query("COPY accounts FROM STDIN");
     assert!(client.some(1).await.starts_with('G'));
     client.put(b'd', row(moving.id(0, 2)).as_bytes()).flush().await;
-    moving.until_copied(1).await;
+    moving.until_copied().await;
     moving.hold().await;
     client.put(b'd', row(moving.id(0, 1)).as_bytes()).put(b'd', row(moving.id(1, 0)).as_bytes());
     assert_eq!(client.put(b'c', b"").transcript().await, "C(COPY 3) Z(I)");
@@ -242,7 +242,7 @@ async fn rows_of_a_copy_wait_for_their_partition() {
     client.query("COPY accounts FROM STDIN");
     assert!(client.some(1).await.starts_with('G'));
     client.put(b'd', row(moving.id(0, 2)).as_bytes()).flush().await;
-    moving.until_copied(1).await;
+    moving.until_copied().await;
     moving.switch_and_follow(100).await;
     client.put(b'd', row(moving.id(0, 1)).as_bytes());
     let told = client.put(b'c', b"").transcript().await;

@@ -4,14 +4,17 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use futures::TryStreamExt;
+<<<<<<< HEAD
 use shardgate::demo::servers::PostgresInstallation;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 use tokio_util::sync::CancellationToken;
+=======
+>>>>>>> main
 
 use super::kills::Stage;
 use super::{leftovers, move_partitions, partitions_on, rebalance, text};
-use crate::support::Cluster;
+use crate::support::{Cluster, client_program};
 
 const SWITCHES: i64 = 20;
 /// They are no load.
@@ -126,7 +129,7 @@ async fn a_dump_through_the_proxy_lasts_through_moves() {
     let mut dumps = Vec::new();
     for _ in 0..2 {
         let partition = partitions_on(&stage.proxy, "t", "a").await[0];
-        let dump = tokio::process::Command::new(PostgresInstallation::find().expect("PostgreSQL").program("pg_dump"))
+        let dump = tokio::process::Command::new(client_program("pg_dump"))
             .args(["--data-only", "--table", "t", "--dbname", &conninfo])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -26,7 +26,7 @@ pub use cluster::{Cluster, Text, connect};
 pub use doorman::Doorman;
 pub use frozen::Frozen;
 pub use proxy::{Proxy, ProxyOptions, ProxyUser};
-pub use psql::{psql_output, psql_rows};
+pub use psql::{client_program, psql_output, psql_rows};
 pub use standby::{Backup, Standby};
 pub use volume::volume;
 pub use wire_client::{Message, WireClient, cancel};

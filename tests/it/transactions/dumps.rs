@@ -5,10 +5,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use shardgate::demo::servers::PostgresInstallation;
-
 use crate::sessions::{Stage, succeed};
-use crate::support::{ProxyOptions, WireClient, psql_rows};
+use crate::support::{ProxyOptions, WireClient, client_program, psql_rows};
 
 const RESTORED: &str = "restored";
 /// One text for what a table holds.
@@ -22,9 +20,11 @@ const TABLES: [(&str, &str); 6] = [
 ];
 
 fn dump(stage: &Stage, arguments: &[&str]) -> String {
-    let beside_server = PostgresInstallation::find().expect("PostgreSQL's programs").program("pg_dump");
-    let program = if beside_server.is_file() { beside_server } else { "pg_dump".into() };
-    let output = Command::new(program).args(["-d", &stage.proxy.conninfo()]).args(arguments).output().expect("run pg_dump");
+    let output = Command::new(client_program("pg_dump"))
+        .args(["-d", &stage.proxy.conninfo()])
+        .args(arguments)
+        .output()
+        .expect("run pg_dump");
     assert!(output.status.success(), "pg_dump {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("a dump is text")
 }
