@@ -4,13 +4,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-<<<<<<< HEAD
-use shardgate::demo::servers::PostgresInstallation;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 use tokio_util::sync::CancellationToken;
-=======
->>>>>>> main
 
 use super::kills::Stage;
 use super::{leftovers, move_partitions, partitions_on, rebalance, text};

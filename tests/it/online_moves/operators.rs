@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::aborts::started;
 use super::{leftovers, partitions_on, rebalance, text};
-use crate::support::Cluster;
+use crate::support::{Cluster, Proxy};
 
 const TABLE: &str = "CREATE TABLE t (id bigint PRIMARY KEY, v text); INSERT INTO t SELECT g, 'x' FROM generate_series(1, 1000) g";
 
@@ -66,12 +66,89 @@ async fn a_move_gives_way_to_a_change_of_the_schema() {
 
 #[tokio::test]
 async fn doctor_finds_and_removes_what_is_left_over() {
-    let (cluster, mut proxy) = started(&format!("{TABLE}; CREATE VIEW seen AS SELECT * FROM t")).await;
+    let (cluster, proxy) = started(&format!("{TABLE}; CREATE VIEW seen AS SELECT * FROM t")).await;
     let first = partitions_on(&proxy, "t", "a").await[0].to_string();
     let moved = rebalance(&cluster, &["move", "--partition", &first, "--to", "b", "--finish"]).await;
     assert!(moved.status.success(), "{}", text(&moved.stderr));
     let healthy = rebalance(&cluster, &["doctor"]).await;
     assert_eq!(healthy.status.code(), Some(0), "{}", text(&healthy.stdout));
+    plant(&cluster).await;
+    let found = rebalance(&cluster, &["doctor", "--json"]).await;
+    assert_eq!(found.status.code(), Some(1));
+    let told = text(&found.stdout);
+    let back = |kind: &str| told.contains(&format!("{kind} shardgate_move_77_back"));
+    assert!(["subscription", "publication", "slot"].into_iter().all(back), "what a way back has left: {told}");
+    for kind in [
+        "slot shardgate_move_77",
+        "publication",
+        "subscription",
+        "trigger",
+        "gate",
+        "residues of move 77",
+        "covering view view_0123456789abcdef",
+        "covering views of move 77",
+        "markers of replication of move 77",
+        "the term of a driver of move 77",
+        "a record of the switch of move 1",
+        "move 77, which the map does not know",
+        "1 copies that were set aside",
+        "replication origin pg_999999 without",
+        "slot pg_999999_sync_16400_",
+        "rows of table",
+    ] {
+        assert!(told.contains(kind), "{kind}: {told}");
+    }
+    let fixed = rebalance(&cluster, &["doctor", "--fix"]).await;
+    // The stray rows stay: nothing deletes rows that it does not understand.
+    assert_eq!(fixed.status.code(), Some(1), "{}", text(&fixed.stdout));
+    assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
+    let records = "SELECT (SELECT count(*) FROM shardgate.marker) + (SELECT count(*) FROM shardgate.term)
+                        + (SELECT count(*) FROM shardgate.set_aside) + (SELECT count(*) FROM shardgate.covering_view)
+                        + (SELECT count(*) FROM pg_replication_origin)";
+    let source = cluster.connect_shard(0).await;
+    assert_eq!(source.query_one(records, &[]).await.expect("records").get::<_, i64>(0), 0);
+    // What the map has forgotten a person looks at.
+    let known = source.query("DELETE FROM shardgate.switched RETURNING move_id", &[]).await.expect("switches");
+    assert_eq!(known.iter().map(|row| row.get(0)).collect::<Vec<i32>>(), [77]);
+    cluster.connect_shard(1).await.batch_execute("DELETE FROM t WHERE v = 'stray'").await.expect("deleted");
+    let healthy = rebalance(&cluster, &["doctor"]).await;
+    assert_eq!(healthy.status.code(), Some(0), "{}", text(&healthy.stdout));
+    // What belongs to a running move is not left over. The metrics have it.
+    let partition = partitions_on(&proxy, "t", "a").await[0].to_string();
+    rebalance(&cluster, &["move", "--partition", &partition, "--to", "b", "--manual-cutover", "--detach"]).await;
+    until_move(&cluster, |_, error| error.contains("cutover")).await;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let is_shown = || {
+        let (_, metrics) = proxy.admin("/metrics").expect("the admin address answers");
+        let rows = metrics.lines().find_map(|line| line.strip_prefix("shardgate_move_rows{source=\"a\",target=\"b\"} "));
+        metrics.contains("shardgate_moves{state=\"catching_up\"} 1\n") && rows.is_some_and(|rows| rows != "0")
+    };
+    while !is_shown() {
+        assert!(Instant::now() < deadline, "{}", proxy.admin("/metrics").expect("the admin address answers").1);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let during = rebalance(&cluster, &["doctor", "--fix"]).await;
+    assert_eq!(during.status.code(), Some(0), "{}", text(&during.stdout));
+    let status = rebalance(&cluster, &["status", "--exact", "--partitions", "--json"]).await;
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    for shard in status["shards"].as_array().expect("shards") {
+        assert_eq!(shard["misplaced_rows"], 0, "the copies of a move: {shard}");
+    }
+    let id: i32 =
+        cluster.connect_map().await.query_one("SELECT max(move_id) FROM shardgate_map.move", &[]).await.expect("id").get(0);
+    let done = rebalance(&cluster, &["cutover", &id.to_string()]).await;
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert!(text(&done.stdout).contains(&format!("move {id} ")), "a line for each change: {}", text(&done.stdout));
+    // On a terminal a bar shows how far it is, and what it was is printed at the end.
+    let partition = partitions_on(&proxy, "t", "a").await[0].to_string();
+    let told = on_terminal(&cluster, &["move", "--partition", &partition, "--to", "b"]).await;
+    assert!(told.contains(&format!("move {} a -> b: switched [", id + 1)) && told.contains(" of "), "{told}");
+    assert!(told.contains("pause "), "{told}");
+    a_fence_is_finished(&cluster, proxy).await;
+}
+
+/// Something of every kind, of a move that the map does not know; and of one that has ended, what a shard knows of its switch.
+async fn plant(cluster: &Cluster) {
     let source = cluster.connect_shard(0).await;
     source
         .batch_execute(
@@ -112,87 +189,20 @@ async fn doctor_finds_and_removes_what_is_left_over() {
         .expect("planted");
     let slot = "SELECT pg_create_logical_replication_slot('shardgate_move_77_back', 'pgoutput')";
     cluster.connect_shard(1).await.execute(slot, &[]).await.expect("a slot");
-    let found = rebalance(&cluster, &["doctor", "--json"]).await;
-    assert_eq!(found.status.code(), Some(1));
-    let told = text(&found.stdout);
-    let back = |kind: &str| told.contains(&format!("{kind} shardgate_move_77_back"));
-    assert!(["subscription", "publication", "slot"].into_iter().all(back), "what a way back has left: {told}");
-    for kind in [
-        "slot shardgate_move_77",
-        "publication",
-        "subscription",
-        "trigger",
-        "gate",
-        "residues of move 77",
-        "covering view view_0123456789abcdef",
-        "covering views of move 77",
-        "markers of replication of move 77",
-        "the term of a driver of move 77",
-        "a record of the switch of move 1",
-        "move 77, which the map does not know",
-        "1 copies that were set aside",
-        "replication origin pg_999999 without",
-        "slot pg_999999_sync_16400_",
-        "rows of table",
-    ] {
-        assert!(told.contains(kind), "{kind}: {told}");
-    }
-    let fixed = rebalance(&cluster, &["doctor", "--fix"]).await;
-    // The stray rows stay: nothing deletes rows that it does not understand.
-    assert_eq!(fixed.status.code(), Some(1), "{}", text(&fixed.stdout));
-    assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
-    let records = "SELECT (SELECT count(*) FROM shardgate.marker) + (SELECT count(*) FROM shardgate.term)
-                        + (SELECT count(*) FROM shardgate.set_aside) + (SELECT count(*) FROM shardgate.covering_view)
-                        + (SELECT count(*) FROM pg_replication_origin)";
-    assert_eq!(source.query_one(records, &[]).await.expect("records").get::<_, i64>(0), 0);
-    // What the map has forgotten a person looks at.
-    let known = source.query("DELETE FROM shardgate.switched RETURNING move_id", &[]).await.expect("switches");
-    assert_eq!(known.iter().map(|row| row.get(0)).collect::<Vec<i32>>(), [77]);
-    cluster.connect_shard(1).await.batch_execute("DELETE FROM t WHERE v = 'stray'").await.expect("deleted");
-    let healthy = rebalance(&cluster, &["doctor"]).await;
-    assert_eq!(healthy.status.code(), Some(0), "{}", text(&healthy.stdout));
-    // What belongs to a running move is not left over. The metrics have it.
-    let partition = partitions_on(&proxy, "t", "a").await[0].to_string();
-    rebalance(&cluster, &["move", "--partition", &partition, "--to", "b", "--manual-cutover", "--detach"]).await;
-    until_move(&cluster, |_, error| error.contains("cutover")).await;
-    let deadline = Instant::now() + Duration::from_secs(10);
-    let is_shown = || {
-        let (_, metrics) = proxy.admin("/metrics").expect("the admin address answers");
-        let rows = metrics.lines().find_map(|line| line.strip_prefix("shardgate_move_rows{source=\"a\",target=\"b\"} "));
-        metrics.contains("shardgate_moves{state=\"catching_up\"} 1\n") && rows.is_some_and(|rows| rows != "0")
-    };
-    while !is_shown() {
-        assert!(Instant::now() < deadline, "{}", proxy.admin("/metrics").expect("the admin address answers").1);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let during = rebalance(&cluster, &["doctor", "--fix"]).await;
-    assert_eq!(during.status.code(), Some(0), "{}", text(&during.stdout));
-    let status = rebalance(&cluster, &["status", "--exact", "--partitions", "--json"]).await;
-    let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
-    for shard in status["shards"].as_array().expect("shards") {
-        assert_eq!(shard["misplaced_rows"], 0, "the copies of a move: {shard}");
-    }
-    let id: i32 =
-        cluster.connect_map().await.query_one("SELECT max(move_id) FROM shardgate_map.move", &[]).await.expect("id").get(0);
-    let done = rebalance(&cluster, &["cutover", &id.to_string()]).await;
-    assert!(done.status.success(), "{}", text(&done.stderr));
-    assert!(text(&done.stdout).contains(&format!("move {id} ")), "a line for each change: {}", text(&done.stdout));
-    // On a terminal a bar shows how far it is, and what it was is printed at the end.
-    let partition = partitions_on(&proxy, "t", "a").await[0].to_string();
-    let told = on_terminal(&cluster, &["move", "--partition", &partition, "--to", "b"]).await;
-    assert!(told.contains(&format!("move {} a -> b: switched [", id + 1)) && told.contains(" of "), "{told}");
-    assert!(told.contains("pause "), "{told}");
-    // A proxy that a mover had begun to shut out, when nobody was left to finish it.
+}
+
+/// Of a proxy that a mover had begun to shut out, when nobody was left to finish it.
+async fn a_fence_is_finished(cluster: &Cluster, mut proxy: Proxy) {
     proxy.signal(rustix::process::Signal::KILL);
     proxy.wait(Duration::from_secs(20));
     let map = cluster.connect_map().await;
     let fence = "INSERT INTO shardgate_map.fence (proxy_id, generation, address, begun_at)
                  VALUES (42, 3, 'gone:6432', clock_timestamp() - interval '1 min')";
     map.batch_execute(fence).await.expect("planted");
-    let found = rebalance(&cluster, &["doctor"]).await;
+    let found = rebalance(cluster, &["doctor"]).await;
     assert!(text(&found.stdout).contains("(gone:6432) is not shut out yet by: a, b"), "{}", text(&found.stdout));
     assert_eq!(found.status.code(), Some(1));
-    let fixed = rebalance(&cluster, &["doctor", "--fix"]).await;
+    let fixed = rebalance(cluster, &["doctor", "--fix"]).await;
     assert_eq!(fixed.status.code(), Some(0), "{}", text(&fixed.stdout));
     assert_eq!(map.query_one("SELECT count(*) FROM shardgate_map.fence", &[]).await.expect("fences").get::<_, i64>(0), 0);
     for shard in 0..2 {

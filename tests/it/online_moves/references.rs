@@ -329,8 +329,7 @@ async fn a_key_is_changed_while_rows_that_refer_to_it_arrive() {
     };
     let holder = kinds.stage.cluster.connect_shard(1).await;
     let other = kinds.stage.cluster.connect_shard(1).await;
-    let deleting = async |kinds: &Kinds, condition: String| {
-        let client = kinds.stage.proxy.connect().await;
+    let deleting = |client: Client, condition: String| {
         tokio::spawn(async move {
             client.batch_execute(&format!("DELETE FROM kinds WHERE {condition}")).await.map_err(|error| told(&error))
         })
@@ -350,7 +349,7 @@ async fn a_key_is_changed_while_rows_that_refer_to_it_arrive() {
     }
     kinds.client.batch_execute(&repoint(copied)).await.expect("after the copy has read");
     other.batch_execute("BEGIN; LOCK TABLE to_none IN EXCLUSIVE MODE").await.expect("the check waits");
-    let deleted = deleting(&kinds, format!("id = {copied}")).await;
+    let deleted = deleting(kinds.stage.proxy.connect().await, format!("id = {copied}"));
     until_waits(&target, "client backend", "relation").await;
     holder.batch_execute("ROLLBACK").await.expect("out of the way");
     let arrived =
@@ -372,7 +371,7 @@ async fn a_key_is_changed_while_rows_that_refer_to_it_arrive() {
     until_waits(&target, "logical replication", "transactionid").await;
     other.batch_execute("BEGIN; LOCK TABLE to_none IN EXCLUSIVE MODE").await.expect("the change waits");
     let began = std::time::Instant::now();
-    let deleted = deleting(&kinds, format!("id IN ({first}, {second})")).await;
+    let deleted = deleting(kinds.stage.proxy.connect().await, format!("id IN ({first}, {second})"));
     until_waits(&target, "client backend", "relation").await;
     holder.batch_execute("ROLLBACK").await.expect("replication goes on");
     until_waits(&target, "logical replication", "advisory").await;
