@@ -66,7 +66,7 @@ type Running = BTreeMap<i32, &'static str>;
 
 /// Gives whether anything was found that is not fixed.
 pub async fn doctor(map_url: &str, options: DoctorOptions) -> Result<bool, RebalanceError> {
-    let store = Store::of_command(map_url)?;
+    let store = Store::of_command(map_url).await?;
     store.check().await?;
     let map = store.load().await?.snapshot;
     let running: Running = store.running_moves().await?.iter().map(|the_move| (the_move.id.0, the_move.state.name())).collect();
