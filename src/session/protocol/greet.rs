@@ -112,13 +112,13 @@ impl Session {
     /// A login relies on no map: where the proxy had lost its lease and has another one, it is tried by that one.
     async fn checkout_for_login(&mut self, shard: &Arc<Shard>) -> Result<Pooled, Failure> {
         for _ in 0..LEASE_ATTEMPTS {
-            self.generation = self.gateway.map.load().generation();
+            self.transaction.generation = self.gateway.map.load().generation();
             match self.checkout_any(shard, &Arc::default()).await {
                 Err(Failure::Error(error)) if error == routing::was_shut_out() => sleep(LEASE_PAUSE).await,
                 checked_out => return checked_out,
             }
         }
-        Err(CheckoutError::ShutOut { shard: shard.name.clone(), generation: self.generation }.into())
+        Err(CheckoutError::ShutOut { shard: shard.name.clone(), generation: self.transaction.generation }.into())
     }
 }
 
