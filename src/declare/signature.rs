@@ -21,6 +21,7 @@ pub(super) enum Function {
     SetDefaultShard,
     SplitPartition,
     MergePartitions,
+    TimePartitions,
     MovePartition,
     MovePartitions,
     IsolateKey,
@@ -99,7 +100,7 @@ impl Kind {
 }
 
 impl Function {
-    pub(super) const ALL: [Function; 25] = [
+    pub(super) const ALL: [Function; 26] = [
         Function::AddShard,
         Function::AlterShard,
         Function::DropShard,
@@ -110,6 +111,7 @@ impl Function {
         Function::SetDefaultShard,
         Function::SplitPartition,
         Function::MergePartitions,
+        Function::TimePartitions,
         Function::MovePartition,
         Function::MovePartitions,
         Function::IsolateKey,
@@ -143,6 +145,7 @@ impl Function {
             Function::SetDefaultShard => "set_default_shard",
             Function::SplitPartition => "split_partition",
             Function::MergePartitions => "merge_partitions",
+            Function::TimePartitions => "time_partitions",
             Function::MovePartition => "move_partition",
             Function::MovePartitions => "move_partitions",
             Function::IsolateKey => "isolate_key",
@@ -175,6 +178,7 @@ impl Function {
             | Function::SetDefaultShard
             | Function::SplitPartition
             | Function::MergePartitions
+            | Function::TimePartitions
             | Function::MovePartition
             | Function::MovePartitions
             | Function::IsolateKey
@@ -216,6 +220,7 @@ impl Function {
                 }
             }
             Function::MergePartitions => const { &[required("a", Kind::Integer), required("b", Kind::Integer)] },
+            Function::TimePartitions => TIME_PARTITIONS,
             Function::MovePartition => const { &[required("partition", Kind::Integer), required("to_shard", Kind::Text)] },
             Function::MovePartitions => const { &[required("partitions", Kind::IntegerArray), required("to_shard", Kind::Text)] },
             Function::Rebalance => REBALANCE,
@@ -262,6 +267,7 @@ impl Function {
             | Function::DropShard
             | Function::DistributeTable
             | Function::ReferenceTable
+            | Function::TimePartitions
             | Function::DeclareFunction
             | Function::CreateDistributedTable
             | Function::CreateReferenceTable
@@ -336,6 +342,13 @@ const DISTRIBUTE_TABLE: &[Parameter] = &[
     optional("partitions", Kind::Integer, Default::Integer(64)),
     optional("on_shards", Kind::Text, Default::Text("all")),
     optional("bounds", Kind::TextArray, Default::Null),
+];
+
+const TIME_PARTITIONS: &[Parameter] = &[
+    required("table_name", Kind::Text),
+    required("every", Kind::Text),
+    optional("ahead", Kind::Integer, Default::Integer(3)),
+    optional("on_shards", Kind::Text, Default::Text("all")),
 ];
 
 const REBALANCE: &[Parameter] = &[
