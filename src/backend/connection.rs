@@ -520,6 +520,24 @@ impl Connection {
     pub async fn simple(&mut self, text: &ShardText<'_>) -> Result<Vec<Vec<Option<Bytes>>>, ConnectionError> {
         debug_assert!(self.pending.is_empty(), "answers of the session are still due");
         self.output.query(text);
+        self.rows_to_ready().await
+    }
+
+    /// The same with one parameter, of the type that PostgreSQL takes it for, given as text.
+    pub async fn bound(&mut self, text: &ShardText<'_>, parameter: &str) -> Result<Vec<Vec<Option<Bytes>>>, ConnectionError> {
+        debug_assert!(self.pending.is_empty(), "answers of the session are still due");
+        let mut after_names = vec![0, 0, 0, 1];
+        after_names.extend_from_slice(&u32::try_from(parameter.len()).unwrap_or(u32::MAX).to_be_bytes());
+        after_names.extend_from_slice(parameter.as_bytes());
+        after_names.extend_from_slice(&[0, 0]);
+        self.output.parse(StatementName::Unnamed, text, &[]);
+        self.output.bind(b"", StatementName::Unnamed, text, &after_names);
+        self.output.execute(b"", 0);
+        self.output.sync();
+        self.rows_to_ready().await
+    }
+
+    async fn rows_to_ready(&mut self) -> Result<Vec<Vec<Option<Bytes>>>, ConnectionError> {
         self.unnamed = None;
         let mut rows = Vec::new();
         let mut refusal = None;

@@ -124,6 +124,11 @@ fn errors_name_the_key_the_value_and_what_is_allowed() {
             "bad value *** for auth.users[0].password (in FILE expected text in quotes",
         ),
         ("[[auth.users]]\nname = \"a\"\nverifier = \"md5aa\"", "not a SCRAM verifier"),
+        ("[auth]\nquery = \"SELECT 1\"", "bad value \"SELECT 1\" for auth.query: expected a query that takes the user's name"),
+        (
+            "[auth]\nmethod = \"trust\"\nquery = \"SELECT $1, $1\"",
+            "for auth.query: allowed only under auth.method = \"scram-sha-256\"",
+        ),
         ("[auth]\nusers = 3", "bad value 3 for auth.users (in FILE expected a list of sections"),
     ];
     for (toml, expected) in cases {
