@@ -96,7 +96,7 @@ fn text_that_looks_like_a_number_stays_text() {
 #[test]
 fn errors_name_the_key_the_value_and_what_is_allowed() {
     let with = |rest: &str| format!("{MAP_URL}{rest}");
-    let cases: [(&str, &str); 19] = [
+    let cases: [(&str, &str); 21] = [
         ("[listen]\nadress = \"x\"", "unknown setting listen.adress (in FILE allowed here are address, backlog, drain_timeout_ms,"),
         ("[liste]\nx = 1", "unknown setting liste (in FILE allowed here are admin, auth,"),
         ("[listen]\nmax_clients = \"7\"", "bad value \"7\" for listen.max_clients (in FILE expected a whole number"),

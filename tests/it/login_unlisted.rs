@@ -80,10 +80,8 @@ impl Place {
         loop {
             match self.count_as(name, password) {
                 Ok(_) if is_let_in => return,
-                Err(told) if !is_let_in => {
-                    assert!(told.contains(WRONG), "{told}");
-                    return;
-                }
+                Err(told) if !is_let_in && told.contains(WRONG) => return,
+                // The shards may know it first.
                 Ok(_) | Err(_) => {}
             }
             assert!(began_at.elapsed() < Duration::from_secs(30), "{name} with {password}: still not {is_let_in}");
