@@ -110,7 +110,7 @@ impl ClientFinal {
 
 fn keys(secret: &BackendSecret, salt: &[u8], iterations: NonZeroU32) -> Result<(Key, Key), ScramClientError> {
     match secret {
-        BackendSecret::None => Err(ScramClientError::NoSecret),
+        BackendSecret::None | BackendSecret::OfUrl => Err(ScramClientError::NoSecret),
         BackendSecret::Password(password) => {
             let keys = ScramKeys::derive(password.reveal().as_bytes(), salt, iterations);
             Ok((keys.client_key, keys.server_key))

@@ -18,7 +18,7 @@ use super::ShardError;
 use super::frame::{Frame, FrameError, read_frame};
 use super::scram::ScramKeys;
 use super::scram_client::{ClientFinal, ClientFirst, ScramClientError};
-use crate::config::{Secret, ShardUrl};
+use crate::config::{Host, PasswordError, Secret, ShardUrl};
 use crate::net::ShardStream;
 
 /// As whom to log in, and with what.
@@ -33,6 +33,8 @@ pub enum BackendSecret {
     /// The shard must let the user in without one.
     None,
     Password(Secret),
+    /// That of the shard's URL for the host, as it is when a connection is opened.
+    OfUrl,
     /// Taken from the client's proof: good where the shard's verifier has the same salt and iterations.
     Keys(Arc<ScramKeys>),
 }
@@ -40,8 +42,21 @@ pub enum BackendSecret {
 impl BackendCredentials {
     /// Those of the shard's own URL.
     pub fn from_url(url: &ShardUrl) -> Self {
-        let secret = url.password.clone().map_or(BackendSecret::None, BackendSecret::Password);
+        let secret = match (&url.password, &url.password_source) {
+            (Some(password), _) => BackendSecret::Password(password.clone()),
+            (None, Some(_)) => BackendSecret::OfUrl,
+            (None, None) => BackendSecret::None,
+        };
         Self { user: url.user.as_str().into(), secret }
+    }
+
+    /// With the password that the URL has for this host now.
+    pub fn for_host(&self, url: &ShardUrl, host: &Host) -> Result<Self, PasswordError> {
+        let secret = match &self.secret {
+            BackendSecret::OfUrl => url.password_for(host)?.map_or(BackendSecret::None, BackendSecret::Password),
+            secret => secret.clone(),
+        };
+        Ok(Self { user: Arc::clone(&self.user), secret })
     }
 }
 
@@ -255,7 +270,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Dialogue<'_, S> {
 fn password(credentials: &BackendCredentials) -> Result<&str, LoginError> {
     match &credentials.secret {
         BackendSecret::Password(password) => Ok(password.reveal()),
-        BackendSecret::None => Err(LoginError::Secret("it asks for one, and none is known for this user")),
+        BackendSecret::None | BackendSecret::OfUrl => Err(LoginError::Secret("it asks for one, and none is known for this user")),
         BackendSecret::Keys(_) => Err(LoginError::Secret("it asks for the password itself, and only its SCRAM keys are known")),
     }
 }

@@ -36,6 +36,7 @@ use super::{
 use crate::auth::{BackendKey, Greeting};
 use crate::catalog::SessionEffects;
 use crate::net::{ShardEndpoint, ShardStream};
+use crate::shardmap::Pledge;
 use crate::wire::{DecodeError, FRAME_HEADER_BYTES, FrameHeader, ShardProtocol, client_tag, error_fields, shard_tag};
 
 /// What ended a connection, or a statement of ours on it.
@@ -53,6 +54,9 @@ pub enum ConnectionError {
     /// FATAL: its own words.
     #[error("the shard ended the connection: {0}")]
     Ended(String),
+    /// What it answers from then on counts for nothing.
+    #[error("the shard has another primary server now")]
+    FormerPrimary,
     /// A statement of the proxy's own failed.
     #[error("shard refused a statement of the proxy: {message}")]
     Refused { sqlstate: String, message: String, body: Bytes },
@@ -153,6 +157,8 @@ pub struct Connection {
     pub is_pinned: bool,
     /// Of the proxy's lease when it was opened: see [`crate::shardmap::Membership`].
     pub generation: i64,
+    /// Its server is the shard's primary; `None`: nobody has looked.
+    pub(super) pledge: Option<Pledge>,
 }
 
 impl Connection {
@@ -208,6 +214,7 @@ impl Connection {
             drawn_by: None,
             is_pinned: false,
             generation: 0,
+            pledge: None,
         };
         connection.input = greeting.leftover;
         (0..queries).for_each(|_| connection.protocol.asked(client_tag::QUERY, None));
@@ -260,6 +267,13 @@ impl Connection {
     }
 
     pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
+        if let Some(pledge) = &self.pledge {
+            pledge.wake_when_broken(context.waker());
+        }
+        if self.is_of_former_primary() {
+            self.note_loss(&ConnectionError::FormerPrimary);
+            return Poll::Ready(Err(ConnectionError::FormerPrimary));
+        }
         // A full socket must not stop the reading: the shard may be waiting for us to take its answers.
         let written = self.poll_flush(context);
         if let Poll::Ready(Err(error)) = written {
@@ -270,6 +284,12 @@ impl Connection {
             self.note_loss(error);
         }
         read
+    }
+
+    /// Another server was promoted since it was opened: nothing is to be sent there, and nothing that came from there counts.
+    #[inline]
+    pub fn is_of_former_primary(&self) -> bool {
+        self.pledge.as_ref().is_some_and(Pledge::is_broken)
     }
 
     fn note_loss(&mut self, error: &ConnectionError) {
@@ -496,9 +516,14 @@ impl Connection {
         }
     }
 
+    /// A setting that the server reports.
+    pub(super) fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters.iter().find(|(known, _)| &**known == name).map(|(_, value)| &**value)
+    }
+
     /// Of the server, as it reports itself; `None`: it does not.
     pub fn major_version(&self) -> Option<u32> {
-        let (_, version) = self.parameters.iter().find(|(name, _)| &**name == "server_version")?;
+        let version = self.parameter("server_version")?;
         version.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
     }
 
@@ -581,8 +606,11 @@ impl Connection {
             && !self.is_cancel_pending
     }
 
-    /// The shard has ended it, which nobody has met yet as nothing was asked since. One system call.
+    /// The shard has ended it, which nobody has met yet as nothing was asked since, or it is of a former primary. One system call.
     pub fn has_ended_unseen(&mut self) -> bool {
+        if self.is_of_former_primary() {
+            return true;
+        }
         while !self.owes() {
             let before = self.input.len();
             match self.stream.try_receive_now(&mut self.input) {
@@ -599,6 +627,10 @@ impl Connection {
     ///
     /// Notices and parameter changes are processed; anything else, and the end, mean that the connection is of no use.
     pub fn is_quiet(&mut self) -> bool {
+        if self.is_of_former_primary() {
+            self.note_loss(&ConnectionError::FormerPrimary);
+            return false;
+        }
         loop {
             let before = self.input.len();
             let received = match self.idle_since {
@@ -711,7 +743,7 @@ mod tests {
         let stream = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connected");
         let (shard, _) = listener.accept().await.expect("accepted");
         let url = ShardUrl::parse("postgres://postgres@127.0.0.1:1/app").expect("valid");
-        let endpoint = Arc::new(ShardEndpoint::new(url).expect("usable"));
+        let endpoint = ShardEndpoint::of(url).expect("usable").remove(0);
         let greeting = Greeting { parameter_status: Vec::new(), backend_key: None, leftover: BytesMut::new() };
         let mut connection = Connection::new(ShardStream::Plain(stream), &endpoint, greeting, 0);
         connection.set_limits(limits);

@@ -1,15 +1,19 @@
 //! Opens a connection to a shard and logs in.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use thiserror::Error;
 
 use super::identity::{self, Misdirected};
 use super::registration::{Registered, Registration};
 use super::{Connection, ConnectionError, ShardAddress};
 use crate::auth::{self, BackendCredentials, LoginError, ShardError};
-use crate::net::ConnectError;
+use crate::config::{PasswordError, TargetSession};
+use crate::net::{ConnectError, NEXT_HOST_AFTER, ShardEndpoint};
 use crate::shardmap::Membership;
 use crate::wire::originate;
 
@@ -25,6 +29,8 @@ pub enum OpenError {
     Refused(ShardError),
     #[error(transparent)]
     Login(LoginError),
+    #[error(transparent)]
+    Password(#[from] PasswordError),
     /// It does not lead to the shard.
     #[error(transparent)]
     Misdirected(#[from] Misdirected),
@@ -35,33 +41,88 @@ pub enum OpenError {
     ShutOut { generation: i64 },
 }
 
-/// A fresh connection of this runtime, which leads to the shard's own database. `membership`: as whose it is registered there. The
-/// caller sets the deadline.
+/// A fresh connection of this runtime, which leads to the shard's own database on its primary. `membership`: as whose it is registered
+/// there. The caller sets the deadline.
+///
+/// Of several hosts the one that was the primary last is asked first, the others a moment later; the first that proves to be the
+/// primary counts.
 pub async fn open(
     address: &ShardAddress,
     credentials: &BackendCredentials,
     runtime: usize,
     membership: Option<&Membership>,
 ) -> Result<Connection, OpenError> {
-    let registration = membership.filter(|_| address.identity.is_some()).map(Registration::of);
-    let mut stream = address.endpoint.connect().await?;
-    let url = address.endpoint.url();
+    if let [endpoint] = address.endpoints.as_slice() {
+        return Box::pin(open_at(endpoint, address, credentials, runtime, membership)).await;
+    }
+    let mut attempts = FuturesUnordered::new();
+    let mut wait = Duration::ZERO;
+    for (place, endpoint) in address.endpoints_by_likelihood() {
+        attempts.push(Box::pin(async move {
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
+            (place, open_at(endpoint, address, credentials, runtime, membership).await)
+        }));
+        wait += NEXT_HOST_AFTER;
+    }
+    let mut failure = None;
+    while let Some((place, opened)) = attempts.next().await {
+        match opened {
+            Ok(connection) => {
+                address.note_primary_host(place);
+                return Ok(connection);
+            }
+            Err(error) => failure = Some(more_telling(failure, error)),
+        }
+    }
+    Err(failure.unwrap_or(OpenError::Connect(ConnectError::NoAddress)))
+}
+
+/// What the host says that would be the primary, rather than what becomes of the others.
+fn more_telling(known: Option<OpenError>, error: OpenError) -> OpenError {
+    let rank = |error: &OpenError| match error {
+        OpenError::ShutOut { .. } => 5,
+        OpenError::Password(_) => 4,
+        OpenError::Refused(_) | OpenError::Login(_) => 3,
+        OpenError::Misdirected(Misdirected::Standby) => 1,
+        OpenError::Misdirected(_) => 2,
+        OpenError::Timeout(_) | OpenError::Connect(_) | OpenError::Lost(_) => 0,
+    };
+    match known {
+        Some(known) if rank(&known) >= rank(&error) => known,
+        Some(_) | None => error,
+    }
+}
+
+async fn open_at(
+    endpoint: &Arc<ShardEndpoint>,
+    address: &ShardAddress,
+    credentials: &BackendCredentials,
+    runtime: usize,
+    membership: Option<&Membership>,
+) -> Result<Connection, OpenError> {
+    let registration = membership.filter(|_| address.expected.uuid.is_some()).map(Registration::of);
+    let url = endpoint.url();
+    let credentials = credentials.for_host(url, endpoint.host())?;
+    let mut stream = endpoint.connect().await?;
     // Statements are read and forwarded as UTF-8; a client that asks for another encoding gets it by its settings. Whatever
     // the order, the server sets these after what `options` says.
     let own = [("client_encoding", Some("UTF8")), ("standard_conforming_strings", Some("on"))];
     let given = [("options", url.options.as_deref()), ("application_name", url.application_name.as_deref())];
     let parameters: Vec<(&str, &str)> = given.into_iter().chain(own).filter_map(|(name, value)| Some((name, value?))).collect();
     let mut question = BytesMut::new();
-    let asked = address.identity.is_some().then(|| identity::QUERY.to_owned());
+    let asked = [address.expected.query().to_owned()];
     let queries: Vec<String> = asked.into_iter().chain(registration.into_iter().flat_map(Registration::queries)).collect();
     queries.iter().for_each(|query| originate::query(&mut question, query.as_bytes()));
-    let mut connection = match auth::login(&mut stream, credentials, &address.database, &parameters, &question).await {
-        Ok(greeting) => Connection::after_login(stream, &address.endpoint, greeting, runtime, queries.len()),
+    let mut connection = match auth::login(&mut stream, &credentials, &address.database, &parameters, &question).await {
+        Ok(greeting) => Connection::after_login(stream, endpoint, greeting, runtime, queries.len()),
         Err(LoginError::Shard(error)) => return Err(OpenError::Refused(error)),
         Err(error) => return Err(OpenError::Login(error)),
     };
-    if let Some(expected) = &address.identity {
-        identity::check_answer(&mut connection, expected).await??;
+    connection.pledge = Some(identity::check_answer(&mut connection, &address.expected).await??);
+    if url.target_session == TargetSession::ReadWrite && connection.parameter("default_transaction_read_only") == Some("on") {
+        return Err(Misdirected::ReadOnly.into());
     }
     if let Some(registration) = registration {
         connection.generation = registration.generation;

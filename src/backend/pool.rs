@@ -435,6 +435,8 @@ impl Pool {
                 }
                 match error {
                     OpenError::Misdirected(reason) => Err(self.misdirected(reason)),
+                    // The log names the file.
+                    OpenError::Password(_) => Err(self.unavailable("the password that its url means cannot be read")),
                     error => Err(self.unavailable(&error.to_string())),
                 }
             }
@@ -689,6 +691,7 @@ impl Pools {
 mod tests {
     use super::*;
     use crate::auth::BackendSecret;
+    use crate::backend::identity::Expected;
     use crate::config::Secret;
     use crate::config::ShardUrl;
     use crate::net::ShardEndpoint;
@@ -710,9 +713,10 @@ mod tests {
     }
 
     pub(super) fn address(url: &str, state: ShardState) -> ShardAddress {
-        let endpoint = Arc::new(ShardEndpoint::new(ShardUrl::parse(url).expect("valid")).expect("usable"));
+        let endpoints = ShardEndpoint::of(ShardUrl::parse(url).expect("valid")).expect("usable");
         let (name, database) = ("s1".to_owned(), "app".to_owned());
-        ShardAddress { name, database, url: url.to_owned(), state, identity: None, endpoint }
+        let expected = Expected { uuid: None, primary: Arc::default() };
+        ShardAddress { name, database, url: url.to_owned(), state, expected, endpoints, primary_host: Arc::default() }
     }
 
     fn ask(pools: &Pools, password: &str, login: u64) -> Arc<Pool> {

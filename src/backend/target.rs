@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::identity::Expected;
 use crate::auth::BackendCredentials;
-use crate::config::{ShardUrl, UrlError};
+use crate::config::{Host, ShardUrl, UrlError};
 use crate::net::{ShardEndpoint, TlsError};
 use crate::shardmap::{Shard, ShardState};
 
@@ -17,9 +19,11 @@ pub struct ShardAddress {
     pub url: String,
     /// The connections of a shard that takes no writes are set up in another way.
     pub state: ShardState,
-    /// What the database must show. `None`: the map does not know it.
-    pub identity: Option<Arc<str>>,
-    pub endpoint: Arc<ShardEndpoint>,
+    pub expected: Expected,
+    /// One for each host of the url.
+    pub endpoints: Vec<Arc<ShardEndpoint>>,
+    /// Index of the host that was the primary when it was last looked for.
+    pub primary_host: Arc<AtomicUsize>,
 }
 
 /// Why the map's URL is of no use.
@@ -41,25 +45,43 @@ impl ShardAddress {
             database: url.database.clone(),
             url: shard.url.clone(),
             state: shard.state,
-            identity: shard.identity.clone(),
-            endpoint: Arc::new(ShardEndpoint::new(url)?),
+            expected: Expected::of(shard),
+            endpoints: ShardEndpoint::of(url)?,
+            primary_host: Arc::default(),
         };
         Ok((address, credentials))
     }
 
     /// Do connections that were made by this address serve the shard as the map has it now?
     pub fn is_of(&self, shard: &Shard) -> bool {
-        self.url == shard.url && self.state == shard.state && self.identity == shard.identity
+        self.url == shard.url && self.state == shard.state && self.expected.uuid == shard.identity
     }
 
     pub fn is_same(&self, other: &ShardAddress) -> bool {
-        self.url == other.url && self.state == other.state && self.identity == other.identity
+        self.url == other.url && self.state == other.state && self.expected.uuid == other.expected.uuid
     }
 
-    /// Is the shard still at the same place, under whichever user and password?
+    /// Is the shard still at the same place, or at one of the same places, under whichever user and password?
     pub fn is_at(&self, shard: &Shard) -> bool {
-        let own = self.endpoint.url();
-        ShardUrl::parse(&shard.url).is_ok_and(|url| (&url.host, url.port, &url.database) == (&own.host, own.port, &own.database))
+        let is_own = |host: &Host| self.endpoints.iter().any(|endpoint| endpoint.host() == host);
+        ShardUrl::parse(&shard.url).is_ok_and(|url| url.database == self.database && url.hosts.iter().any(is_own))
+    }
+
+    /// May the password be another one soon, without a change of the url?
+    pub fn has_password_file(&self) -> bool {
+        self.endpoints.first().is_some_and(|endpoint| endpoint.url().has_password_file())
+    }
+
+    /// With the place of each among the url's hosts, the one that was the primary last first.
+    pub(super) fn endpoints_by_likelihood(&self) -> Vec<(usize, &Arc<ShardEndpoint>)> {
+        let first = self.primary_host.load(Ordering::Relaxed);
+        let mut endpoints: Vec<_> = self.endpoints.iter().enumerate().collect();
+        endpoints.sort_by_key(|(place, _)| *place != first);
+        endpoints
+    }
+
+    pub(super) fn note_primary_host(&self, place: usize) {
+        self.primary_host.store(place, Ordering::Relaxed);
     }
 }
 

@@ -25,7 +25,7 @@ pub use sections::{
     AdminConfig, AuthConfig, CrossShardConfig, DatabaseConfig, HealthConfig, ListenConfig, ListenTlsConfig, LogConfig, MapConfig,
     MovesConfig, PoolConfig, UserConfig,
 };
-pub use url::{ShardUrl, SslMode, UrlError};
+pub use url::{ClientCertificate, Host, PasswordError, PasswordSource, ShardUrl, SslMode, TargetSession, UrlError};
 pub use verifier::ScramVerifier;
 
 use std::ffi::OsString;

@@ -3,19 +3,22 @@
 //! The map takes a url only with the identity that was read behind it just now, and only if it is the shard's: whoever swaps two
 //! addresses hears so. A url behind which nothing answers is refused as well, since nobody could know whether it is right. Every
 //! proxy follows within milliseconds: new connections by the new url, the others until their transactions end
-//! (`crate::backend::Pool`, `crate::session`'s `shard_state`). Called again with the same it changes nothing.
+//! (`crate::backend::Pool`, `crate::session`'s `shard_state`). The server behind the url becomes the shard's primary, also one with
+//! another system identifier, which nobody takes for it otherwise; a former primary is refused. Called again with the same it changes nothing.
 
 use super::arguments::Arguments;
 use super::shard_connection::{ShardConnection, UNABLE_TO_CONNECT};
 use super::{Control, shards, support};
+use crate::backend::identity::{self, Expected};
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{AlteredShard, MapSnapshot, Shard};
+use crate::shardmap::{AlteredShard, MapSnapshot, Primary, PrimaryServer, Shard};
 
 pub(super) async fn alter(control: &Control, actor: &str, arguments: &Arguments) -> Result<(), PgError> {
     let mut altered = AlteredShard {
         name: arguments.text("name")?,
         url: arguments.optional_text("url")?,
         identity: None,
+        server: None,
         region: arguments.optional_text("region")?,
         capacity: arguments.optional_float("capacity")?,
         replication_url: arguments.optional_text("replication_url")?,
@@ -29,7 +32,8 @@ pub(super) async fn alter(control: &Control, actor: &str, arguments: &Arguments)
         // The map says that there is no such shard.
         (Some(_) | None, _) => None,
     };
-    altered.identity = identity.as_deref();
+    altered.identity = identity.as_ref().map(|(uuid, _)| uuid.as_str());
+    altered.server = identity.as_ref().map(|(_, server)| *server);
     if control.map.store().alter_shard(actor, &altered).await? {
         control.reached().await?;
     }
@@ -45,18 +49,28 @@ fn refuse_nothing(altered: &AlteredShard<'_>) -> Result<(), PgError> {
         .with_hint("Give at least one of url, region, capacity, replication_url and state."))
 }
 
-/// The identity of the database behind this url, which is the shard's, or an error.
-async fn identity_behind(control: &Control, snapshot: &MapSnapshot, shard: &Shard, url: &str) -> Result<String, PgError> {
+/// The identity of the database behind this url, which is the shard's, and its server; or an error.
+async fn identity_behind(
+    control: &Control,
+    snapshot: &MapSnapshot,
+    shard: &Shard,
+    url: &str,
+) -> Result<(String, PrimaryServer), PgError> {
     let expected = match &shard.identity {
         Some(identity) => identity.to_string(),
         None => identity_before(control, shard).await?,
     };
     let mut connection = ShardConnection::open_new(&shard.name, url).await.map_err(|error| not_reached(error, &shard.name))?;
-    let shown = support::identity(&mut connection).await;
+    let uuid = support::identity(&mut connection).await;
+    let anybody = Expected { uuid: None, primary: Primary::of(None) };
+    let shown = identity::show(&mut connection.connection, &anybody).await.map_err(|error| connection.error(&error));
     connection.close().await;
-    match shown? {
-        Some(shown) if shown == expected => Ok(shown),
-        shown => Err(other_database(snapshot, shard, shown.as_deref())),
+    match uuid? {
+        Some(uuid) if uuid == expected => {
+            let shown = shown?.map_err(|misdirected| misdirected.into_error(&shard.name))?;
+            Ok((uuid, shown.server))
+        }
+        uuid => Err(other_database(snapshot, shard, uuid.as_deref())),
     }
 }
 

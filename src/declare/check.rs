@@ -11,7 +11,7 @@ use serde::Serialize;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::catalog::Catalog;
-use crate::config::{AuthMethod, BackendUser, Config, TlsMode};
+use crate::config::{AuthMethod, BackendUser, Config, ShardUrl, TlsMode};
 use crate::error::PgError;
 use crate::net::descriptors;
 use crate::shardmap::{MapSnapshot, Shard, Store, TableKind};
@@ -202,6 +202,16 @@ struct Facts {
 async fn look_at(shard: &Shard, config: &Config) -> (Vec<Finding>, Option<Facts>) {
     let subject = format!("shard \"{}\"", shard.name);
     let mut found = Vec::new();
+    if ShardUrl::parse(&shard.url).is_ok_and(|url| url.password.is_some()) {
+        found.push(Finding::new(
+            &subject,
+            "its password stands in the map, where whoever may read the map database, or a dump of it, can read it",
+            format!(
+                "Put it into a file on each proxy's machine: SELECT shardgate.alter_shard('{}', url => 'postgres://…?passfile=…').",
+                shard.name
+            ),
+        ));
+    }
     if !shard.state.is_ready() {
         found.push(Finding::new(&subject, "it is not online yet", "Call shardgate.add_shard() again to finish its preparation."));
     }

@@ -13,7 +13,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::catalog::Catalog;
+use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{Oid, oid};
 use crate::shardmap::{MapSnapshot, MoveOptions, Shard, ShardMap};
@@ -43,6 +46,7 @@ mod sharding;
 mod shards;
 mod signature;
 mod support;
+mod time_partitions;
 mod turn;
 mod undistribute;
 mod wire_argument;
@@ -97,13 +101,16 @@ pub struct Control {
     grace_ms: u64,
     rebalancer: Option<Rebalancer>,
     ids: functions::UniqueIds,
+    /// A piece of a table by time may be due.
+    time_partitions: Notify,
 }
 
 impl Control {
     /// `client_roles`: the configured users when shard connections are made as the client's user; else none.
     pub fn new(map: Arc<ShardMap>, client_roles: Vec<String>) -> Self {
         let grace_ms = MoveOptions::default().grace_ms;
-        Self { map, client_roles, grace_ms, rebalancer: None, ids: functions::UniqueIds::default() }
+        let (ids, time_partitions) = (functions::UniqueIds::default(), Notify::new());
+        Self { map, client_roles, grace_ms, rebalancer: None, ids, time_partitions }
     }
 
     /// Of moves that are started in SQL.
@@ -154,9 +161,16 @@ impl Control {
                 Ok(connection) => return Ok(connection),
                 Err(failure) => failure,
             };
-            let changes = tokio::time::timeout_at(deadline, epochs.changed());
-            if !failure.is_wrong_password || !matches!(changes.await, Ok(Ok(()))) {
+            if !failure.is_wrong_password {
                 return Err(failure.error);
+            }
+            // A password file may change without a word.
+            let has_file = ShardUrl::parse(&shard.url).is_ok_and(|url| url.has_password_file());
+            let until = if has_file { deadline.min(tokio::time::Instant::now() + PASSWORD_FILE_EVERY) } else { deadline };
+            match tokio::time::timeout_at(until, epochs.changed()).await {
+                Ok(Ok(())) => {}
+                Err(_) if has_file && tokio::time::Instant::now() < deadline => {}
+                Ok(Err(_)) | Err(_) => return Err(failure.error),
             }
         }
     }
@@ -213,6 +227,7 @@ impl Control {
 
 /// How long a changed password may take to reach the map.
 const PASSWORD_PATIENCE: Duration = Duration::from_secs(5);
+const PASSWORD_FILE_EVERY: Duration = Duration::from_millis(250);
 
 /// A proxy that does not see a change of the map within this is stuck.
 const SEEN_PATIENCE: Duration = Duration::from_secs(2);
@@ -258,6 +273,7 @@ async fn run(
         Function::SetDefaultShard => keys::set_default(control, caller, arguments).await.map(number),
         Function::SplitPartition => keys::split(control, user, arguments).await.map(number),
         Function::MergePartitions => keys::merge(control, user, arguments).await.map(number),
+        Function::TimePartitions => Box::pin(time_partitions::declare(control, caller, arguments)).await.map(void),
         Function::MovePartition => {
             moves::plan(control, user, &[arguments.integer("partition")?], arguments.text("to_shard")?).await.map(number)
         }

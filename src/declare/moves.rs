@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::arguments::Arguments;
 use super::keys::{find, unknown_partition};
 use super::{Caller, Control};
-use crate::config::ShardUrl;
+use crate::config::{Host, ShardUrl};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{GroupId, Isolation, MapSnapshot, MoveOptions, MoveState, PartitionId, Shard};
 
@@ -217,7 +217,8 @@ pub(super) async fn move_placement(control: &Control, user: &str, arguments: &Ar
 
 /// By the address in its URL, or by its name.
 fn shard_at<'m>(map: &'m MapSnapshot, host: &str, port: i32) -> Result<&'m Shard, PgError> {
-    let is_at = |shard: &Shard| ShardUrl::parse(&shard.url).is_ok_and(|url| url.host == host && i32::from(url.port) == port);
+    let is_meant = |known: &Host| known.name == host && i32::from(known.port) == port;
+    let is_at = |shard: &Shard| ShardUrl::parse(&shard.url).is_ok_and(|url| url.hosts.iter().any(is_meant));
     let mut there = map.shards.iter().filter(|shard| is_at(shard) || shard.name == host);
     match (there.next(), there.next()) {
         (Some(shard), None) => Ok(shard),

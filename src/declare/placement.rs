@@ -23,6 +23,18 @@ pub(super) fn parse_shards<'a>(snapshot: &'a MapSnapshot, text: &str) -> Result<
     Ok(chosen)
 }
 
+/// Which shard has which of so many pieces, where as many names are given, and the same name as often as it is meant. `None`: another
+/// number of names is given.
+pub(super) fn parse_pieces(snapshot: &MapSnapshot, text: &str, pieces: usize) -> Result<Option<Vec<String>>, PgError> {
+    let names: Vec<&str> = text.split(',').map(str::trim).collect();
+    if pieces < 2 || names.len() != pieces {
+        return Ok(None);
+    }
+    // Each of them has to take new partitions.
+    parse_shards(snapshot, text)?;
+    Ok(Some(names.into_iter().map(str::to_owned).collect()))
+}
+
 pub(super) fn no_shard_takes_partitions() -> PgError {
     PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "no shard takes new partitions")
         .with_hint("SELECT name, state FROM shardgate.shards shows why; shardgate.alter_shard(name, state => 'online') changes it.")
@@ -90,9 +102,21 @@ mod tests {
                 state: *state,
                 is_home: index == 0,
                 identity: None,
+                primary: Arc::default(),
             })
         });
         MapSnapshot { shards: shards.collect(), ..Default::default() }
+    }
+
+    #[test]
+    fn each_piece_has_its_shard_where_as_many_are_named() {
+        let snapshot =
+            snapshot(&[("a", 1.0, ShardState::Online), ("b", 9.0, ShardState::Online), ("c", 1.0, ShardState::Draining)]);
+        let pieces = |text, count| parse_pieces(&snapshot, text, count).map(|pieces| pieces.map(|names| names.join(" ")));
+        assert_eq!(pieces("b, a,a", 3).unwrap().as_deref(), Some("b a a"));
+        assert_eq!(pieces("b, a", 3).unwrap(), None);
+        assert_eq!(pieces("all", 1).unwrap(), None);
+        assert!(pieces("a,c", 2).is_err() && pieces("a,x", 2).is_err());
     }
 
     #[test]

@@ -10,9 +10,8 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-use super::shard_connection::{ShardConnection, UNABLE_TO_CONNECT};
+use super::shard_connection::{ShardConnection, UNABLE_TO_CONNECT, usable};
 use crate::catalog::{Relation, quoted_literal, quoted_name};
-use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
 
 /// Runs the home shard's schema on `target`, which has none. All or nothing.
@@ -117,19 +116,23 @@ FROM (SELECT c.relowner AS owner FROM pg_class c JOIN pg_namespace n ON n.oid = 
 /// `only`: these tables; none: everything.
 async fn dump(home: &ShardConnection, home_url: &str, keeps_owners: bool, only: &[&Relation]) -> Result<String, PgError> {
     let program = find_pg_dump(home.server_version / 10_000).await?;
-    let (url, password) = split_password(&home.name, home_url)?;
+    let url = usable(&home.name, home_url)?;
+    let password = url
+        .any_password()
+        .map_err(|error| PgError::internal("the home shard's password is gone").with_detail(error.to_string()))?;
     let mut command = Command::new(program);
     command
         .args(["--schema-only", "--no-publications", "--no-subscriptions", "--no-tablespaces", "--exclude-schema=shardgate"])
         .args(["--no-password", "--lock-wait-timeout=30s"])
         .args(if keeps_owners { &[][..] } else { &["--no-owner"][..] })
         .args(only.iter().map(|relation| format!("--table={}", quoted_name(&relation.schema, &relation.name))))
-        .arg(format!("--dbname={url}"))
+        // Everybody on the machine can read a command line: without the password.
+        .arg(format!("--dbname={}", url.conninfo_with_options()))
         .env_remove("PGOPTIONS")
         .stdin(Stdio::null())
         .kill_on_drop(true);
     if let Some(password) = password {
-        command.env("PGPASSWORD", password);
+        command.env("PGPASSWORD", password.reveal());
     }
     let output = command.output().await.map_err(|error| {
         PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "could not run pg_dump").with_detail(format!("{}.", error.kind()))
@@ -140,16 +143,6 @@ async fn dump(home: &ShardConnection, home_url: &str, keeps_owners: bool, only: 
             .with_detail(said.trim().to_owned()));
     }
     String::from_utf8(output.stdout).map_err(|_| PgError::internal("pg_dump wrote text that is not UTF-8"))
-}
-
-/// The password apart, since everybody on the machine can read a command line.
-fn split_password(name: &str, url: &str) -> Result<(String, Option<String>), PgError> {
-    let invalid = || PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("the url of shard \"{name}\" is not valid"));
-    let password = ShardUrl::parse(url).map_err(|_| invalid())?.password;
-    // Its parameters stay as they are: libpq knows all that are allowed.
-    let mut without = url::Url::parse(url).map_err(|_| invalid())?;
-    without.set_password(None).map_err(|()| invalid())?;
-    Ok((without.into(), password.map(|password| password.reveal().to_owned())))
 }
 
 /// The `pg_dump` that fits the home server: of its version, else the next newer one, since an older one refuses.
@@ -224,17 +217,6 @@ fn without_client_commands(script: &str, server_version: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_password_leaves_the_url() {
-        let (url, password) = split_password("a", "postgres://u:s%40c+ret@h:5433/db?sslmode=require").unwrap();
-        assert_eq!(url, "postgres://u@h:5433/db?sslmode=require");
-        assert_eq!(password.as_deref(), Some("s@c+ret"));
-        // A plus is a plus to libpq, so that a blank must not become one.
-        let (url, password) = split_password("a", "postgres://u@h/db?options=-c%20a%3Db&application_name=z").unwrap();
-        assert_eq!((url.as_str(), password), ("postgres://u@h/db?options=-c%20a%3Db&application_name=z", None));
-        assert!(split_password("a", "postgres://h/db").is_err());
-    }
 
     #[test]
     fn commands_of_psql_are_left_out_and_bodies_kept() {

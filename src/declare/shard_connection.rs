@@ -6,15 +6,15 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgDatabaseError};
+use sqlx::postgres::{PgConnection, PgDatabaseError};
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use super::checks::capitalised;
 use crate::backend::catalog_reader::Known;
-use crate::backend::identity;
+use crate::backend::identity::{self, Expected};
 use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
-use crate::net::{ShardEndpoint, connect_options};
+use crate::net::{AttemptError, Attempts, ShardEndpoint};
 use crate::shardmap::Shard;
 
 pub(super) const UNABLE_TO_CONNECT: SqlState = SqlState(*b"08001");
@@ -42,62 +42,95 @@ pub(super) struct OpenFailure {
     pub(super) is_wrong_password: bool,
 }
 
+impl OpenFailure {
+    fn of_attempt(name: &str, error: &AttemptError) -> Self {
+        match error {
+            AttemptError::Connect(error) => Self {
+                error: unable_to_connect(name, error),
+                is_wrong_password: database_error(error).is_some_and(|error| error.code() == WRONG_PASSWORD),
+            },
+            AttemptError::Options(error) => PgError::new(UNABLE_TO_CONNECT, format!("could not connect to shard \"{name}\""))
+                .with_detail(format!("{}.", capitalised(&error.to_string())))
+                .with_hint(FILES_HINT)
+                .into(),
+        }
+    }
+}
+
 impl From<PgError> for OpenFailure {
     fn from(error: PgError) -> Self {
         Self { error, is_wrong_password: false }
     }
 }
 
-/// Options for one of our connections, by a url that sessions can use as well; the error never repeats it.
-pub(super) fn options(name: &str, url: &str) -> Result<PgConnectOptions, PgError> {
+/// A url that all connections can use, with the files that it names; the error never repeats it.
+pub(super) fn usable(name: &str, url: &str) -> Result<ShardUrl, PgError> {
     let refused = |reason: &dyn Display, hint: &str| {
         PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("the url of shard \"{name}\" is not valid"))
             .with_detail(format!("{}.", capitalised(&reason.to_string())))
             .with_hint(hint)
     };
     let parsed = ShardUrl::parse(url).map_err(|error| refused(&error, URL_HINT))?;
-    let options = connect_options(&parsed, "shardgate").map_err(|error| refused(&error, URL_HINT))?;
-    ShardEndpoint::new(parsed).map_err(|error| refused(&error, AUTHORITIES_HINT))?;
-    Ok(options)
+    ShardEndpoint::of(parsed.clone()).map_err(|error| refused(&error, FILES_HINT))?;
+    for host in &parsed.hosts {
+        parsed.password_for(host).map_err(|error| refused(&error, FILES_HINT))?;
+    }
+    Ok(parsed)
 }
 
 impl ShardConnection {
-    /// To a shard of the map: to its own database, or not at all. Cancel safe.
+    /// To a shard of the map: to its own database on its primary, or not at all. Cancel safe.
     pub(super) async fn open(shard: &Shard) -> Result<Self, PgError> {
         Self::try_open(shard).await.map_err(|failure| failure.error)
     }
 
     /// The same, and why not. Cancel safe.
     pub(super) async fn try_open(shard: &Shard) -> Result<Self, OpenFailure> {
-        let mut connection = Self::connect(&shard.name, &shard.url).await?;
-        connection.check_identity(shard).await?;
-        Ok(connection)
+        Self::connect(&shard.name, &shard.url, shard.identity.is_some().then(|| Expected::of(shard))).await
     }
 
     /// Connects, checks the server and settles what our statements rely on. Cancel safe.
     pub(super) async fn open_new(name: &str, url: &str) -> Result<Self, PgError> {
-        Self::connect(name, url).await.map_err(|failure| failure.error)
+        Self::connect(name, url, None).await.map_err(|failure| failure.error)
     }
 
-    async fn connect(name: &str, url: &str) -> Result<Self, OpenFailure> {
-        let options = options(name, url)?;
-        let opening = tokio::time::timeout(CONNECT_TIMEOUT, Box::pin(PgConnection::connect_with(&options))).await;
-        let connection = match opening {
-            Ok(Ok(connection)) => connection,
-            Ok(Err(error)) => {
-                let is_wrong_password = database_error(&error).is_some_and(|error| error.code() == WRONG_PASSWORD);
-                return Err(OpenFailure { error: unable_to_connect(name, &error), is_wrong_password });
+    /// Of several hosts, to the first that proves to be what is wanted.
+    async fn connect(name: &str, url: &str, expected: Option<Expected>) -> Result<Self, OpenFailure> {
+        let url = usable(name, url)?;
+        let mut attempts = Attempts::of(&url, "shardgate");
+        let mut failure: Option<OpenFailure> = None;
+        let trying = async {
+            while let Some((_, attempt)) = attempts.next().await {
+                let opened = match attempt {
+                    Ok(connection) => Self::prepared(name, connection, expected.as_ref()).await.map_err(OpenFailure::from),
+                    Err(error) => Err(OpenFailure::of_attempt(name, &error)),
+                };
+                match opened {
+                    Ok(shard) => return Some(shard),
+                    // A server that answers and is not the one is more to the point than one that does not.
+                    Err(error) if failure.as_ref().is_none_or(|known| known.error.code == UNABLE_TO_CONNECT) => {
+                        failure = Some(error)
+                    }
+                    Err(_) => {}
+                }
             }
-            Err(_) => {
-                let error = PgError::new(UNABLE_TO_CONNECT, format!("could not connect to shard \"{name}\""))
-                    .with_detail(format!("There was no answer within {} seconds.", CONNECT_TIMEOUT.as_secs()))
-                    .with_hint(REACHABILITY_HINT);
-                return Err(error.into());
-            }
+            None
         };
+        match tokio::time::timeout(CONNECT_TIMEOUT, Box::pin(trying)).await {
+            Ok(Some(shard)) => Ok(shard),
+            Ok(None) => Err(failure.unwrap_or_else(|| no_answer(name).into())),
+            Err(_) => Err(no_answer(name).into()),
+        }
+    }
+
+    async fn prepared(name: &str, connection: PgConnection, expected: Option<&Expected>) -> Result<Self, PgError> {
         let mut shard = Self { connection, name: name.to_owned(), server_version: 0, known: Known::default() };
         shard.settle().await?;
         shard.check_server().await?;
+        if let Some(expected) = expected {
+            let shown = identity::check(&mut shard.connection, expected).await.map_err(|error| shard.error(&error))?;
+            shown.map_err(|misdirected| misdirected.into_error(name))?;
+        }
         Ok(shard)
     }
 
@@ -130,12 +163,6 @@ impl ShardConnection {
         Ok(())
     }
 
-    async fn check_identity(&mut self, shard: &Shard) -> Result<(), PgError> {
-        let Some(expected) = &shard.identity else { return Ok(()) };
-        let shown = identity::check(&mut self.connection, expected).await.map_err(|error| self.error(&error))?;
-        shown.map_err(|misdirected| misdirected.into_error(&self.name))
-    }
-
     /// Runs statements without results. `sql` is our own text; names in it are quoted.
     pub(super) async fn run(&mut self, sql: &str) -> Result<(), PgError> {
         let result = self.connection.execute(sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))).await;
@@ -163,10 +190,12 @@ impl ShardConnection {
     }
 }
 
-const URL_HINT: &str = "Write it as postgres://user:password@host:port/database, with percent signs for special characters; what may follow \
-     are sslmode, sslrootcert, options and application_name.";
+const URL_HINT: &str = "Write it as postgres://user:password@host:port/database, with percent signs for special characters; several hosts as \
+     host1:port1,host2:port2. What may follow are target_session_attrs, passfile, password_env, sslmode, sslrootcert, sslcert, sslkey, \
+     options and application_name.";
 
-const AUTHORITIES_HINT: &str = "Let sslrootcert name a PEM file with certificate authorities that every proxy can read.";
+const FILES_HINT: &str = "Every proxy must be able to read the files that passfile, sslrootcert, sslcert and sslkey name, and have the variable of \
+     password_env in its environment.";
 
 const REACHABILITY_HINT: &str =
     "Check the host, port, user and password in the url, and that the server accepts connections from here.";
@@ -177,6 +206,12 @@ const SESSION_SETTINGS: &str = "SET standard_conforming_strings = on; SET search
      SET client_min_messages = warning; SET row_security = off; SET default_transaction_isolation = 'read committed'; \
      SET default_transaction_read_only = off; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = postgres; \
      SET extra_float_digits = 3; SET TimeZone = 'UTC'";
+
+fn no_answer(name: &str) -> PgError {
+    PgError::new(UNABLE_TO_CONNECT, format!("could not connect to shard \"{name}\""))
+        .with_detail(format!("There was no answer within {} seconds.", CONNECT_TIMEOUT.as_secs()))
+        .with_hint(REACHABILITY_HINT)
+}
 
 fn unable_to_connect(name: &str, error: &sqlx::Error) -> PgError {
     let detail = match database_error(error) {
@@ -221,23 +256,26 @@ mod tests {
     #[test]
     fn a_bad_url_is_refused_without_repeating_it() {
         for url in ["", "mysql://user:secret@host/db", "postgres://user:secret@host:port/db", "host=a password=secret"] {
-            let error = options("a", url).unwrap_err();
+            let error = usable("a", url).unwrap_err();
             assert_eq!(error.message, "the url of shard \"a\" is not valid");
             assert!(!error.to_string().contains("secret"));
         }
-        assert!(options("a", "postgres://user:secret@localhost:1/db").is_ok());
+        assert!(usable("a", "postgres://user:secret@localhost:1/db").is_ok());
     }
 
     #[test]
     fn a_url_that_sessions_could_not_use_is_refused_and_says_what_to_do() {
         let refused = [
-            ("target_session_attrs=any", "The URL's parameter \"target_session_attrs\" is not known: allowed are sslmode,"),
+            (
+                "target_session_attrs=standby",
+                "The URL's target_session_attrs is \"standby\", which leads to servers that take no writes",
+            ),
             ("sslmode=verify-full", "The URL's sslmode verify-full needs sslrootcert: the path of a PEM file"),
             ("sslmode=require&sslrootcert=system", "The URL's sslmode require may not be used with sslrootcert=system"),
             ("sslmode=verify-ca&sslrootcert=/nowhere/ca.pem", "/nowhere/ca.pem"),
         ];
         for (parameters, expected) in refused {
-            let error = options("a", &format!("postgres://user:secret@localhost:1/db?{parameters}")).unwrap_err();
+            let error = usable("a", &format!("postgres://user:secret@localhost:1/db?{parameters}")).unwrap_err();
             assert_eq!(
                 (error.code, error.message.as_str()),
                 (SqlState::INVALID_PARAMETER_VALUE, "the url of shard \"a\" is not valid")
@@ -246,8 +284,15 @@ mod tests {
             assert!(detail.contains(expected) && error.hint.is_some(), "{parameters}: {detail}");
             assert!(!format!("{error:?}").contains("secret"));
         }
+        for (parameters, expected) in [
+            ("passfile=/nowhere/pass", "The password file \"/nowhere/pass\" cannot be read."),
+            ("password_env=SHARDGATE_PASSWORD_OF_NOBODY", "The environment variable \"SHARDGATE_PASSWORD_OF_NOBODY\""),
+        ] {
+            let error = usable("a", &format!("postgres://user@localhost:1/db?{parameters}")).unwrap_err();
+            assert!(error.detail.is_some_and(|detail| detail.starts_with(expected)), "{parameters}");
+        }
         for parameters in ["sslrootcert=system", "options=-c%20geqo%3Doff&application_name=x", "sslmode=require"] {
-            options("a", &format!("postgres://user:secret@localhost:1/db?{parameters}")).expect(parameters);
+            usable("a", &format!("postgres://user:secret@localhost:1/db?{parameters}")).expect(parameters);
         }
     }
 }

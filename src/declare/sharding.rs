@@ -394,9 +394,11 @@ fn new_group(
         // Where to cut only the user knows: by bounds, or split_partition.
         Strategy::Range => {
             let lows = range_lows(key_types, request.bounds.unwrap_or_default())?;
-            let turns = match on_shards.as_slice() {
-                [first, ..] if lows.len() == 1 => vec![first.name.clone()],
-                shards => placement::turns(shards, lows.len()),
+            let pieces = if has_rows { None } else { placement::parse_pieces(snapshot, request.on_shards, lows.len())? };
+            let turns = match (pieces, on_shards.as_slice()) {
+                (Some(pieces), _) => pieces,
+                (None, [first, ..]) if lows.len() == 1 => vec![first.name.clone()],
+                (None, shards) => placement::turns(shards, lows.len()),
             };
             (spread(lows, &turns), None)
         }

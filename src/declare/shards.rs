@@ -139,12 +139,11 @@ async fn refuse_rows_of_sharded_tables(
 /// Before anything is connected to: a url that only declarations could use would make a shard that no statement reaches.
 pub(super) fn check_urls(name: &str, url: Option<&str>, replication_url: Option<&str>) -> Result<(), PgError> {
     if let Some(url) = url {
-        super::shard_connection::options(name, url)?;
+        super::shard_connection::usable(name, url)?;
     }
     if let Some(url) = replication_url {
         // PostgreSQL's own library reads it.
-        let is_postgres = url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "postgres" | "postgresql"));
-        if !is_postgres {
+        if !(url.starts_with("postgres://") || url.starts_with("postgresql://")) {
             let message = format!("the replication_url of shard \"{name}\" is not valid");
             return Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, message)
                 .with_hint("Write it as postgres://user:password@host:port/database."));

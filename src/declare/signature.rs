@@ -21,6 +21,7 @@ pub(super) enum Function {
     SetDefaultShard,
     SplitPartition,
     MergePartitions,
+    TimePartitions,
     MovePartition,
     MovePartitions,
     IsolateKey,
@@ -98,7 +99,7 @@ impl Kind {
 }
 
 impl Function {
-    pub(super) const ALL: [Function; 24] = [
+    pub(super) const ALL: [Function; 25] = [
         Function::AddShard,
         Function::AlterShard,
         Function::DropShard,
@@ -109,6 +110,7 @@ impl Function {
         Function::SetDefaultShard,
         Function::SplitPartition,
         Function::MergePartitions,
+        Function::TimePartitions,
         Function::MovePartition,
         Function::MovePartitions,
         Function::IsolateKey,
@@ -141,6 +143,7 @@ impl Function {
             Function::SetDefaultShard => "set_default_shard",
             Function::SplitPartition => "split_partition",
             Function::MergePartitions => "merge_partitions",
+            Function::TimePartitions => "time_partitions",
             Function::MovePartition => "move_partition",
             Function::MovePartitions => "move_partitions",
             Function::IsolateKey => "isolate_key",
@@ -172,6 +175,7 @@ impl Function {
             | Function::SetDefaultShard
             | Function::SplitPartition
             | Function::MergePartitions
+            | Function::TimePartitions
             | Function::MovePartition
             | Function::MovePartitions
             | Function::IsolateKey
@@ -211,6 +215,7 @@ impl Function {
                 }
             }
             Function::MergePartitions => const { &[required("a", Kind::Integer), required("b", Kind::Integer)] },
+            Function::TimePartitions => TIME_PARTITIONS,
             Function::MovePartition => const { &[required("partition", Kind::Integer), required("to_shard", Kind::Text)] },
             Function::MovePartitions => const { &[required("partitions", Kind::IntegerArray), required("to_shard", Kind::Text)] },
             Function::Rebalance => REBALANCE,
@@ -249,6 +254,7 @@ impl Function {
             | Function::DropShard
             | Function::DistributeTable
             | Function::ReferenceTable
+            | Function::TimePartitions
             | Function::DeclareFunction
             | Function::CreateDistributedTable
             | Function::CreateReferenceTable
@@ -315,6 +321,13 @@ const DISTRIBUTE_TABLE: &[Parameter] = &[
     optional("partitions", Kind::Integer, Default::Integer(64)),
     optional("on_shards", Kind::Text, Default::Text("all")),
     optional("bounds", Kind::TextArray, Default::Null),
+];
+
+const TIME_PARTITIONS: &[Parameter] = &[
+    required("table_name", Kind::Text),
+    required("every", Kind::Text),
+    optional("ahead", Kind::Integer, Default::Integer(3)),
+    optional("on_shards", Kind::Text, Default::Text("all")),
 ];
 
 const REBALANCE: &[Parameter] = &[

@@ -1,9 +1,10 @@
-//! Connects to one shard: TCP, then TLS as the URL's `sslmode` says. Also carries cancels there.
+//! Connects to one host of a shard: TCP, then TLS as the URL's `sslmode` says. Also carries cancels there.
 //!
-//! Made once a shard, since certificates are read and TLS is configured here; connecting then touches no file. Does not log in
+//! Made once for each host, since certificates are read and TLS is configured here; connecting then touches no file. Does not log in
 //! (`auth` does) and has no deadline: the caller's covers connecting and login together.
 
 use std::io;
+use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
 use rustls::pki_types::ServerName;
@@ -13,12 +14,13 @@ use tokio_rustls::TlsConnector;
 
 use super::shard_stream::MovableSocket;
 use super::{ShardStream, TlsError, shard_tls, socket};
-use crate::config::{ShardUrl, SslMode};
+use crate::config::{Host, ShardUrl, SslMode};
 
-/// One shard's address, ready to connect to.
+/// One host of a shard's URL, ready to connect to.
 #[derive(Clone)]
 pub struct ShardEndpoint {
-    url: ShardUrl,
+    url: Arc<ShardUrl>,
+    host: Host,
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
@@ -43,16 +45,23 @@ pub enum ConnectError {
 }
 
 impl ShardEndpoint {
-    /// Reads the certificate authorities that the URL names.
-    pub fn new(url: ShardUrl) -> Result<Self, TlsError> {
-        let tls = match shard_tls::connector(&url)? {
-            None => None,
-            Some(connector) => {
-                let name = ServerName::try_from(url.host.clone()).map_err(|_| TlsError::HostName(url.host.clone()))?;
-                Some((connector, name))
-            }
+    /// Those of the URL's hosts, in their order; at least one. Reads the certificates that the URL names.
+    pub fn of(url: ShardUrl) -> Result<Vec<Arc<Self>>, TlsError> {
+        let connector = shard_tls::connector(&url)?;
+        let url = Arc::new(url);
+        let endpoint = |host: &Host| {
+            let named = |connector: &TlsConnector| match ServerName::try_from(host.name.clone()) {
+                Ok(name) => Ok((connector.clone(), name)),
+                Err(_) => Err(TlsError::HostName(host.name.clone())),
+            };
+            let tls = connector.as_ref().map(named).transpose()?;
+            Ok(Arc::new(Self { url: Arc::clone(&url), host: host.clone(), tls }))
         };
-        Ok(Self { url, tls })
+        url.hosts.iter().map(endpoint).collect()
+    }
+
+    pub fn host(&self) -> &Host {
+        &self.host
     }
 
     pub fn url(&self) -> &ShardUrl {
@@ -94,7 +103,7 @@ impl ShardEndpoint {
 
     /// The first of the host's addresses that answers.
     async fn connect_tcp(&self) -> Result<TcpStream, ConnectError> {
-        let addresses = lookup_host((self.url.host.as_str(), self.url.port)).await.map_err(ConnectError::Resolve)?;
+        let addresses = lookup_host((self.host.name.as_str(), self.host.port)).await.map_err(ConnectError::Resolve)?;
         let mut outcome = Err(ConnectError::NoAddress);
         for address in addresses {
             match TcpStream::connect(address).await {
@@ -134,7 +143,7 @@ impl ShardEndpoint {
 
 impl std::fmt::Debug for ShardEndpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("ShardEndpoint").field(&self.url).finish()
+        f.debug_tuple("ShardEndpoint").field(&self.host).finish()
     }
 }
 

@@ -2,18 +2,20 @@
 //!
 //! libpq's rules: `prefer` and `require` encrypt and accept any certificate, `verify-ca` wants one signed by a known authority,
 //! `verify-full` one for the host's name too. `require` beside `sslrootcert` is `verify-ca`, which the URL's reader sees to. Accepting any certificate still checks that the server owns its key.
+//! `sslcert` and `sslkey` are shown to a server that asks for a certificate.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WantsClientCert, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use tokio_rustls::TlsConnector;
 
-use super::tls::{TlsError, authorities};
-use crate::config::{ShardUrl, SslMode};
+use super::tls::{TlsError, authorities, certificates, private_key};
+use crate::config::{ClientCertificate, ShardUrl, SslMode};
 
 /// None for `disable`.
 pub(super) fn connector(url: &ShardUrl) -> Result<Option<TlsConnector>, TlsError> {
@@ -35,12 +37,39 @@ pub(super) fn connector(url: &ShardUrl) -> Result<Option<TlsConnector>, TlsError
             LaxVerifier { provider, chain: Some(chain) }
         }
         SslMode::VerifyFull => {
-            let config = builder.with_root_certificates(roots()?).with_no_client_auth();
+            let config = with_certificate(builder.with_root_certificates(roots()?), url.client_certificate.as_ref())?;
             return Ok(Some(TlsConnector::from(Arc::new(config))));
         }
     };
-    let config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+    let config = with_certificate(builder, url.client_certificate.as_ref())?;
     Ok(Some(TlsConnector::from(Arc::new(config))))
+}
+
+/// Shows the certificate to a server that asks for one.
+fn with_certificate(
+    builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    certificate: Option<&ClientCertificate>,
+) -> Result<ClientConfig, TlsError> {
+    let Some(ClientCertificate { certificate, key }) = certificate else { return Ok(builder.with_no_client_auth()) };
+    refuse_open_key(key)?;
+    Ok(builder.with_client_auth_cert(certificates(CERT, certificate)?, private_key(KEY, key)?)?)
+}
+
+/// As libpq: a key that others may read is none. Root's own may be read by its group.
+fn refuse_open_key(path: &Path) -> Result<(), TlsError> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        // One that is not there is named by who reads it.
+        if let Ok(metadata) = std::fs::metadata(path) {
+            let others = if metadata.uid() == 0 { 0o037 } else { 0o077 };
+            if metadata.mode() & others != 0 {
+                return Err(TlsError::Permissions { key: KEY, path: path.into() });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Checks less than everything: with `chain` all but the name, without it only that the server owns the certificate's key.
@@ -93,3 +122,5 @@ impl ServerCertVerifier for LaxVerifier {
 }
 
 const ROOT_CERT: &str = "sslrootcert";
+const CERT: &str = "sslcert";
+const KEY: &str = "sslkey";

@@ -39,6 +39,8 @@ pub enum TlsError {
     Unset { key: &'static str },
     #[error("{key}: \"{}\" is not accepted as an authority", .path.display())]
     Authority { key: &'static str, path: PathBuf, source: rustls::Error },
+    #[error("{key}: others may read \"{}\": its permissions should be u=rw (0600) or less", .path.display())]
+    Permissions { key: &'static str, path: PathBuf },
     #[error("TLS needs a host name or address, which \"{0}\" is not")]
     HostName(String),
     #[error("could not build the verifier of certificates")]
@@ -63,10 +65,7 @@ impl ServerTls {
         let cert_path = settings.cert.as_deref().ok_or(TlsError::Unset { key: CERT })?;
         let key_path = settings.key.as_deref().ok_or(TlsError::Unset { key: KEY })?;
         let chain = certificates(CERT, cert_path)?;
-        let key = PrivateKeyDer::from_pem_file(key_path).map_err(|source| match source {
-            rustls::pki_types::pem::Error::NoItemsFound => TlsError::Empty { key: KEY, what: "private key", path: key_path.into() },
-            source => TlsError::File { key: KEY, what: "private key", path: key_path.into(), source },
-        })?;
+        let key = private_key(KEY, key_path)?;
         let end_point = chain.first().and_then(|leaf| channel_binding::end_point_hash(leaf)).map(Arc::from);
 
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -100,8 +99,16 @@ impl std::fmt::Debug for ServerTls {
     }
 }
 
+/// The private key of a PEM file, one that is not encrypted.
+pub(super) fn private_key(key: &'static str, path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|source| match source {
+        rustls::pki_types::pem::Error::NoItemsFound => TlsError::Empty { key, what: "private key", path: path.into() },
+        source => TlsError::File { key, what: "private key", path: path.into(), source },
+    })
+}
+
 /// Every certificate of a PEM file, at least one.
-fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(super) fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let what = "certificate";
     let file_error = |source| TlsError::File { key, what, path: path.into(), source };
     let chain: Vec<_> = CertificateDer::pem_file_iter(path).map_err(file_error)?.collect::<Result<_, _>>().map_err(file_error)?;

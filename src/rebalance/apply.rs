@@ -22,7 +22,7 @@ pub async fn apply(map_url: &str, path: &Path, deadline: std::time::Duration, is
     let plan: Plan = serde_json::from_str(&text).map_err(|error| {
         RebalanceError::Refused(format!("{} is not a plan of \"shard-rebalance plan --out\": {error}", path.display()))
     })?;
-    let store = Store::of_command(map_url)?;
+    let store = Store::of_command(map_url).await?;
     store.check().await?;
     let map = store.load().await?.snapshot;
     check_map(&map, &plan)?;

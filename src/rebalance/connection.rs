@@ -3,13 +3,14 @@
 //! Read-only by its settings, so that no mistake here can change a row. A lock that is not had soon ends the statement: reading
 //! sizes must not queue behind DDL and so hold up everybody else. Callers bound the whole by a deadline.
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgDatabaseError};
+use sqlx::postgres::{PgConnection, PgDatabaseError};
 use sqlx::{Connection, Executor};
 
 use super::RebalanceError;
-use crate::backend::identity;
+use crate::backend::identity::{self, Expected};
 use crate::config::ShardUrl;
-use crate::net::connect_options;
+use crate::net::{AttemptError, Attempts};
+use crate::shardmap::Primary;
 
 /// An open connection that knows where it leads.
 pub(super) struct Reader {
@@ -21,24 +22,46 @@ pub(super) struct Reader {
 impl Reader {
     /// Not bounded: the caller is. Cancel safe.
     pub(super) async fn open(place: &str, url: &str) -> Result<Self, RebalanceError> {
-        let options = options(url).ok_or_else(|| RebalanceError::Url { place: place.to_owned() })?;
-        let mut connection = Box::pin(PgConnection::connect_with(&options))
-            .await
-            .map_err(|error| RebalanceError::Unreachable { place: place.to_owned(), reason: connect_failure(&error) })?;
-        let settled = connection.execute(SETTINGS).await;
-        let reader = Self { connection, place: place.to_owned() };
-        match settled {
-            Ok(_) => Ok(reader),
-            Err(error) => Err(reader.error(&error)),
+        let url = ShardUrl::parse(url).map_err(|_| RebalanceError::Url { place: place.to_owned() })?;
+        let mut attempts = Attempts::of(&url, "shard-rebalance");
+        let mut failure = RebalanceError::Unreachable { place: place.to_owned(), reason: "no host answers".to_owned() };
+        while let Some((_, attempt)) = attempts.next().await {
+            let opened = match attempt {
+                Ok(connection) => Self::settled(place, connection, url.hosts.len() > 1).await,
+                Err(error) => Err(RebalanceError::Unreachable { place: place.to_owned(), reason: connect_failure(&error) }),
+            };
+            match opened {
+                Ok(reader) => return Ok(reader),
+                Err(error) => failure = error,
+            }
         }
+        Err(failure)
+    }
+
+    /// `needs_primary`: there are other hosts, one of which it is.
+    async fn settled(place: &str, connection: PgConnection, needs_primary: bool) -> Result<Self, RebalanceError> {
+        let mut reader = Self { connection, place: place.to_owned() };
+        let settled = reader.connection.execute(SETTINGS).await;
+        settled.map_err(|error| reader.error(&error))?;
+        if needs_primary {
+            let asked = sqlx::query_scalar("SELECT pg_is_in_recovery()").fetch_one(&mut reader.connection).await;
+            if asked.map_err(|error| reader.error(&error))? {
+                return Err(RebalanceError::Unreachable {
+                    place: place.to_owned(),
+                    reason: "all hosts that answer are standbys".to_owned(),
+                });
+            }
+        }
+        Ok(reader)
     }
 
     /// It must lead to the shard's own database, or what is read there is another one's.
     pub(super) async fn check_identity(&mut self, expected: &str) -> Result<(), RebalanceError> {
-        match identity::check(&mut self.connection, expected).await {
+        let expected = Expected { uuid: Some(expected.into()), primary: Primary::of(None) };
+        match identity::check(&mut self.connection, &expected).await {
             Ok(shown) => {
                 let place = self.place.clone();
-                shown.map_err(|misdirected| RebalanceError::Query { place, reason: misdirected.to_string() })
+                shown.map(drop).map_err(|misdirected| RebalanceError::Query { place, reason: misdirected.to_string() })
             }
             Err(error) => Err(self.error(&error)),
         }
@@ -67,12 +90,12 @@ impl Reader {
     }
 }
 
-fn options(url: &str) -> Option<PgConnectOptions> {
-    connect_options(&ShardUrl::parse(url).ok()?, "shard-rebalance").ok()
-}
-
 /// What the server says (unknown database, wrong password) names the user or the database, never the password.
-fn connect_failure(error: &sqlx::Error) -> String {
+fn connect_failure(error: &AttemptError) -> String {
+    let error = match error {
+        AttemptError::Connect(error) => error,
+        AttemptError::Options(error) => return error.to_string(),
+    };
     match database_error(error) {
         Some(database) => database.message().to_owned(),
         None => match error {
@@ -96,11 +119,11 @@ const SETTINGS: &str = "SET default_transaction_read_only = on; SET default_tran
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_urls_of_postgresql_are_taken() {
+    #[tokio::test]
+    async fn only_urls_of_postgresql_are_taken() {
         for url in ["", "mysql://u:secret@host/db", "postgres://u:secret@host:port/db", "host=a password=secret"] {
-            assert!(options(url).is_none(), "{url}");
+            let opened = Reader::open("a place", url).await.map(drop);
+            assert!(matches!(opened, Err(RebalanceError::Url { .. })), "{url}");
         }
-        assert!(options("postgresql://u:secret@host:1/db").is_some());
     }
 }

@@ -41,7 +41,7 @@ pub struct Leftover {
 
 /// Gives whether anything was found that is not fixed.
 pub async fn doctor(map_url: &str, options: DoctorOptions) -> Result<bool, RebalanceError> {
-    let store = Store::of_command(map_url)?;
+    let store = Store::of_command(map_url).await?;
     store.check().await?;
     let map = store.load().await?.snapshot;
     let running: BTreeMap<i32, &'static str> =

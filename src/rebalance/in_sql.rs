@@ -29,7 +29,7 @@ pub async fn rebalance(map_url: &str, actor: Option<&str>, options: &PlanOptions
     let Some(actor) = actor else {
         return Ok(plan.moves.into_iter().map(|planned| shown(planned, None)).collect());
     };
-    let store = Store::of_command(map_url)?;
+    let store = Store::of_command(map_url).await?;
     let map = store.load().await?.snapshot;
     for planned in &plan.groups {
         let cuts = cuts(&plan, planned.colocation_group)?;

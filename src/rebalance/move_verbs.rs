@@ -259,14 +259,14 @@ fn differs(now: &Move) -> bool {
 }
 
 pub async fn show(map_url: &str, move_id: i32, is_json: bool) -> Result<(), RebalanceError> {
-    let store = Store::of_command(map_url)?;
+    let store = Store::of_command(map_url).await?;
     store.check().await?;
     let found = require(&store, MoveId(move_id)).await?;
     show_one(&found, is_json)
 }
 
 async fn driver(map_url: &str) -> Result<Driver, RebalanceError> {
-    let store = Store::of_command(map_url)?;
+    let store = Store::of_command(map_url).await?;
     store.check().await?;
     let points = Arc::new(Failpoints::from_environment());
     Ok(Driver { store, id: rand::random_range(1..=i64::MAX), actor: "shard-rebalance".to_owned(), points })

@@ -78,7 +78,7 @@ pub async fn merge(map_url: &str, (a, b): (i32, i32), is_json: bool) -> Result<(
 }
 
 async fn open(map_url: &str) -> Result<Store, RebalanceError> {
-    let store = Store::of_command(map_url)?;
+    let store = Store::of_command(map_url).await?;
     store.check().await?;
     Ok(store)
 }

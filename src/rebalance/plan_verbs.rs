@@ -91,7 +91,7 @@ pub async fn plan(map_url: &str, options: &PlanOptions, out: Option<&Path>, is_j
 pub(super) async fn made_now(map_url: &str, options: &PlanOptions) -> Result<Plan, RebalanceError> {
     let status_options = StatusOptions { is_exact: options.cost == Cost::Rows, with_partitions: true, deadline: options.deadline };
     let status = status(map_url, &status_options).await?;
-    let store = Store::of_command(map_url)?;
+    let store = Store::of_command(map_url).await?;
     store.check().await?;
     let map = store.load().await?.snapshot;
     if (map.epoch.incarnation, map.epoch.counter) != (status.epoch.incarnation, status.epoch.counter) {

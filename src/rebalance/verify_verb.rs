@@ -16,7 +16,7 @@ struct Compared {
 
 /// Of a move, or of a partition's move; of all reference tables where neither is given.
 pub async fn verify(map_url: &str, move_id: Option<i32>, partition: Option<i32>, is_json: bool) -> Result<(), RebalanceError> {
-    let store = Store::of_command(map_url)?;
+    let store = Store::of_command(map_url).await?;
     store.check().await?;
     let map = store.load().await?.snapshot;
     let compared = match (move_id, partition) {

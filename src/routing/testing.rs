@@ -28,6 +28,7 @@ pub(super) fn shard(id: i32) -> Arc<Shard> {
         state: ShardState::Online,
         is_home: id == 0,
         identity: None,
+        primary: Arc::default(),
     })
 }
 

@@ -15,12 +15,15 @@ mod clients_watch;
 mod deadlocks;
 mod drift;
 mod moves;
+mod notify;
 mod numbers;
 mod operations;
 mod pools_watch;
+mod primaries_watch;
 mod recovery;
 mod schema_watch;
 mod shards_watch;
+mod time_partitions;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,6 +41,7 @@ use crate::session::Gateway;
 use crate::telemetry::{LogControl, Metrics};
 use admin::Readiness;
 use client::Doorkeeper;
+use notify::{Notifier, Pulse};
 
 /// A proxy that runs.
 pub struct Server {
@@ -49,6 +53,8 @@ pub struct Server {
     readiness: watch::Sender<Readiness>,
     gateway: Arc<Gateway>,
     threads: Vec<std::thread::JoinHandle<()>>,
+    /// One for each of them.
+    pulses: Vec<Arc<Pulse>>,
     /// No new clients.
     stop: CancellationToken,
     /// Sessions are closed, whatever they do.
@@ -63,6 +69,7 @@ pub async fn serve(
     mut reloads: watch::Receiver<Option<Config>>,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
+    let notifier = Notifier::from_environment();
     let starting = Box::pin(Server::start(config));
     let mut server = tokio::select! {
         biased;
@@ -72,19 +79,24 @@ pub async fn serve(
         }
         started = starting => started?,
     };
+    tokio::spawn(notifier.clone().keep_watchdog(server.pulses.clone(), server.abort.clone()));
+    notifier.ready();
     loop {
         tokio::select! {
             () = shutdown.cancelled() => {
+                notifier.stopping();
                 // Who sends another one hears that it comes too late.
                 drop(reloads);
                 return server.drain().await;
             }
             Ok(()) = reloads.changed() => {
                 let Some(config) = reloads.borrow_and_update().clone() else { continue };
+                notifier.reloading();
                 match take_over(&mut server, &logs, config) {
                     Ok(()) => tracing::info!("settings reloaded"),
                     Err(error) => tracing::error!(error = format!("{error:#}"), "settings not reloaded"),
                 }
+                notifier.ready();
             }
         }
     }
@@ -129,14 +141,16 @@ impl Server {
             sockets.push(bind(address, config.listen.backlog)?);
         }
         let mut threads = Vec::with_capacity(runtimes);
-        for (runtime, socket) in sockets.into_iter().enumerate() {
-            let thread = Thread { runtime, doorkeeper: Arc::clone(&doorkeeper), stop: stop.clone(), abort: abort.clone() };
+        let pulses: Vec<Arc<Pulse>> = (0..runtimes).map(|_| Pulse::new()).collect();
+        for ((runtime, socket), pulse) in sockets.into_iter().enumerate().zip(&pulses) {
+            let (doorkeeper, pulse) = (Arc::clone(&doorkeeper), Arc::clone(pulse));
+            let thread = Thread { runtime, doorkeeper, pulse, stop: stop.clone(), abort: abort.clone() };
             let spawned = std::thread::Builder::new().name(format!("sessions-{runtime}")).spawn(move || thread.run(socket));
             threads.push(spawned.context("a thread could not be started")?);
         }
         tracing::info!(%address, threads = runtimes, "accepting clients");
         let drain_timeout = config.listen.drain_timeout();
-        Ok(Self { address, config, doorkeeper, readiness, gateway, threads, stop, abort, drain_timeout })
+        Ok(Self { address, config, doorkeeper, readiness, gateway, threads, pulses, stop, abort, drain_timeout })
     }
 
     /// Takes over users and certificates. The rest of what has changed is named in the log: it waits for a restart.
@@ -195,9 +209,11 @@ fn start_background(gateway: &Arc<Gateway>, metrics: &Metrics, stop: &Cancellati
     keep_running("clients watch", until_stop.clone(), |(gateway, stop)| clients_watch::run(gateway, stop));
     keep_running("pools watch", until_stop.clone(), |(gateway, stop)| pools_watch::run(gateway, stop));
     keep_running("schema watch", until_stop.clone(), |(gateway, stop)| schema_watch::run(gateway, stop));
+    keep_running("primaries watch", until_stop.clone(), |(gateway, stop)| primaries_watch::run(gateway, stop));
     keep_running("shards watch", until_stop.clone(), |(gateway, stop)| shards_watch::run(gateway, stop));
     let metrics = metrics.clone();
     keep_running("moves", until_stop.clone(), move |(gateway, stop)| moves::run(gateway, metrics.clone(), stop));
+    keep_running("time partitions", until_stop.clone(), |(gateway, stop)| time_partitions::run(gateway, stop));
     keep_running("drift", until_stop, |(gateway, stop)| drift::run(gateway, stop));
     keep_running("recovery", until_abort.clone(), |(gateway, abort)| recovery::run(Arc::clone(&gateway.recovery), abort));
     keep_running("deadlocks", until_abort.clone(), |(gateway, abort)| deadlocks::run(gateway, abort));
@@ -224,6 +240,7 @@ fn threads_for(cores: usize) -> usize {
 struct Thread {
     runtime: usize,
     doorkeeper: Arc<Doorkeeper>,
+    pulse: Arc<Pulse>,
     stop: CancellationToken,
     abort: CancellationToken,
 }
@@ -243,6 +260,7 @@ impl Thread {
                 Ok(listener) => tokio::select! {
                     biased;
                     () = self.accept(listener, &sessions) => {}
+                    () = self.pulse.beat() => {}
                     () = self.abort.cancelled() => self.end(&sessions).await,
                 },
                 Err(error) => tracing::error!(%error, "the listening socket cannot be used"),

@@ -122,6 +122,7 @@ impl Gateway {
             state: ShardState::Online,
             is_home: false,
             identity: None,
+            primary: map.store().primary(),
         };
         Self {
             map_database: Arc::new(map_database),

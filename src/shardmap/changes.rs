@@ -17,6 +17,7 @@ use super::lease::ProxyId;
 use super::loader::Redefines;
 use super::model::{Bound, DeclaredFunction, Epoch, Group, GroupId, PartitionId, ShardId, ShardState, Strategy};
 use super::placement::NewPartition;
+use super::primary::PrimaryServer;
 use super::store::Store;
 use crate::shard_key::{Key, KeyColumn, KeyType};
 
@@ -40,12 +41,23 @@ pub struct AlteredShard<'a> {
     pub url: Option<&'a str>,
     /// Read behind that url.
     pub identity: Option<&'a str>,
+    /// The same.
+    pub server: Option<PrimaryServer>,
     /// An empty one is taken away.
     pub region: Option<&'a str>,
     pub capacity: Option<f64>,
     /// An empty one is taken away.
     pub replication_url: Option<&'a str>,
     pub state: Option<&'a str>,
+}
+
+/// A piece of a table by time that is to be made: it begins at `bound`, and it is the `turn`th that is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimePiece {
+    pub group: GroupId,
+    pub bound: String,
+    pub on_shards: String,
+    pub turn: i32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,9 +184,19 @@ impl Store {
         self.change(query).await.map(drop)
     }
 
+    /// Seen by a connection to the shard's own database. An older one changes nothing.
+    pub async fn note_primary(&self, actor: &str, shard: ShardId, server: PrimaryServer) -> Result<(), StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.note_primary($1, $2, $3, $4)")
+            .bind(actor)
+            .bind(shard.0)
+            .bind(server.system_identifier)
+            .bind(server.timeline);
+        self.change(query).await.map(drop)
+    }
+
     /// `false`: the shard was so already.
     pub async fn alter_shard(&self, actor: &str, altered: &AlteredShard<'_>) -> Result<bool, StoreError> {
-        let query = sqlx::query("SELECT shardgate_map.alter_shard($1, $2, $3, $4::uuid, $5, $6, $7, $8)")
+        let query = sqlx::query("SELECT shardgate_map.alter_shard($1, $2, $3, $4::uuid, $5, $6, $7, $8, $9, $10)")
             .bind(actor)
             .bind(altered.name)
             .bind(altered.url)
@@ -182,7 +204,9 @@ impl Store {
             .bind(altered.region)
             .bind(altered.capacity)
             .bind(altered.replication_url)
-            .bind(altered.state);
+            .bind(altered.state)
+            .bind(altered.server.map(|server| server.system_identifier))
+            .bind(altered.server.map(|server| server.timeline));
         read(&self.change(query).await?, 0)
     }
 
@@ -329,6 +353,43 @@ impl Store {
             .bind(at.to_stored())
             .bind(at.to_text(&group.key_types));
         Ok(PartitionId(read(&self.change(query).await?, 0)?))
+    }
+
+    /// `every`: `None`: no more pieces are made ahead of now.
+    pub async fn set_time_partitions(
+        &self,
+        actor: &str,
+        group: GroupId,
+        every: Option<&str>,
+        ahead: i32,
+        on_shards: &str,
+    ) -> Result<(), StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.set_time_partitions($1, $2, $3, $4, $5)")
+            .bind(actor)
+            .bind(group.0)
+            .bind(every)
+            .bind(ahead)
+            .bind(on_shards);
+        self.change(query).await.map(drop)
+    }
+
+    /// A piece that is to be made now; nobody else gets it until it is released, or the claim has run out.
+    pub async fn claim_time_partition(&self) -> Result<Option<TimePiece>, StoreError> {
+        // One row in any case.
+        let query = sqlx::query("SELECT c.* FROM (SELECT) one LEFT JOIN shardgate_map.claim_time_partition() c ON true");
+        let row = self.change(query).await?;
+        match (read(&row, 0)?, read(&row, 1)?, read(&row, 2)?, read(&row, 3)?) {
+            (Some(group), Some(bound), Some(on_shards), Some(turn)) => {
+                Ok(Some(TimePiece { group: GroupId(group), bound, on_shards, turn }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// `is_made`: the piece is there. `reason`: why it is not where it should be, or not there.
+    pub async fn release_time_partition(&self, group: GroupId, is_made: bool, reason: Option<&str>) -> Result<(), StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.release_time_partition($1, $2, $3)").bind(group.0).bind(is_made).bind(reason);
+        self.change(query).await.map(drop)
     }
 
     /// Gives the id of the one that remains.

@@ -23,7 +23,7 @@ use super::cache::{LookupCache, LookupKey};
 use super::claims::Superseded;
 use super::lease::FIRST_GENERATION;
 use super::loader::Change;
-use super::model::{Epoch, GroupId, MapSnapshot, PartitionId};
+use super::model::{Epoch, GroupId, MapSnapshot, PartitionId, Shard};
 
 /// A version of the map that counts as in use as long as anybody holds it.
 #[derive(Debug)]
@@ -54,6 +54,21 @@ impl Deref for MapInUse {
 
     fn deref(&self) -> &MapSnapshot {
         &self.snapshot
+    }
+}
+
+/// What connections have found out about a shard's primary holds on, beside what the map says now.
+fn keep_primaries(old: &MapSnapshot, new: &mut MapSnapshot) {
+    for shard in &mut new.shards {
+        let same = |before: &&Arc<Shard>| before.identity.is_none() || before.identity == shard.identity;
+        let Some(before) = old.shard(shard.id).filter(same).filter(|before| !Arc::ptr_eq(&before.primary, &shard.primary)) else {
+            continue;
+        };
+        if let Some(told) = shard.primary.server() {
+            before.primary.learn(told);
+        }
+        let primary = Arc::clone(&before.primary);
+        *shard = Arc::new(Shard { primary, ..Shard::clone(shard) });
     }
 }
 
@@ -97,7 +112,7 @@ impl Current {
     }
 
     /// Replaces the snapshot, unless the change leads to an epoch that is not newer.
-    pub(super) fn publish(&self, change: Change) {
+    pub(super) fn publish(&self, mut change: Change) {
         let next = change.snapshot.epoch;
         {
             let _writing = self.writing.lock();
@@ -108,6 +123,7 @@ impl Current {
             // Before the swap: until then the old one is found as the current snapshot, so there is no gap.
             self.superseded.lock().push((old.epoch, Arc::downgrade(&old)));
             self.claims.supersede(&old, &change.snapshot);
+            keep_primaries(&old, &mut change.snapshot);
             self.cache.forget(&change.keys);
             self.snapshot.store(Arc::new(MapInUse::new(change.snapshot, old.generation)));
         }

@@ -25,6 +25,7 @@ use super::model::{
     Bound, ClusterSequence, DeclaredFunction, Epoch, GroupId, MapSnapshot, Partition, PartitionId, PartitionState, Redefinition,
     Shard, ShardId, ShardState, Strategy, Table, TableKind,
 };
+use super::primary::{Primary, PrimaryServer};
 use super::store::Store;
 
 #[derive(Debug)]
@@ -274,6 +275,10 @@ fn shard(row: &PgRow) -> Result<Shard, StoreError> {
         state: ShardState::from_name(state).ok_or_else(|| unreadable("shard state", state))?,
         is_home: read(row, 6)?,
         identity: read::<Option<String>>(row, 7)?.map(Arc::from),
+        primary: Primary::of(match (read(row, 8)?, read(row, 9)?) {
+            (Some(system_identifier), Some(timeline)) => Some(PrimaryServer { system_identifier, timeline }),
+            _ => None,
+        }),
     })
 }
 
@@ -326,8 +331,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// More than these forget the whole cache of lookup keys.
 const CHANGED_KEYS_MAX: usize = 10_000;
 
-const SHARDS: &str = "SELECT shard_id, name, url, region, capacity, state, is_home, identity::text
-                      FROM shardgate_map.shard WHERE epoch > $1";
+const SHARDS: &str = "SELECT s.shard_id, s.name, s.url, s.region, s.capacity, s.state, s.is_home, s.identity::text,
+                             p.system_identifier, p.timeline
+                      FROM shardgate_map.shard s LEFT JOIN shardgate_map.shard_primary p USING (shard_id)
+                      WHERE s.epoch > $1 OR p.epoch > $1";
 const GROUPS: &str = "SELECT group_id, strategy, key_types, default_partition, has_residues
                       FROM shardgate_map.colocation_group WHERE epoch > $1";
 const PARTITIONS: &str = "SELECT partition_id, group_id, strategy, shard_id, state, low, epoch

@@ -43,6 +43,7 @@ mod merge;
 pub mod model;
 mod moves;
 mod placement;
+mod primary;
 mod process;
 mod proxies;
 mod sequences;
@@ -52,7 +53,7 @@ mod watch;
 
 pub use changes::{
     AddedShard, AlteredShard, EndedSchemaChange, GroupOfTables, NewShard, NewShardedTable, OpenSchemaChanges, Placement, Planned,
-    SchemaChangeId,
+    SchemaChangeId, TimePiece,
 };
 pub use claims::{ClaimCount, CountedClaim};
 pub use cuts::{Isolation, bounds_around, equal_pieces, refuse_impossible_key};
@@ -70,6 +71,7 @@ pub use moves::{
     Asked, CUTOVER_LEASE, DEFAULT_GRACE_MS, DRIVER_LEASE, Move, MoveId, MoveOptions, MoveState, PastMove, Progress, Term,
 };
 pub use placement::{NewPartition, hash_slices, spread};
+pub use primary::{NotPrimary, Pledge, Primary, PrimaryServer};
 pub use proxies::{ProxiesSeen, ProxyBehind, Silent};
 pub use sequences::{NewSequence, NumberBlock, SequencePlace, SequenceState};
 pub use silence::Leases;
@@ -152,6 +154,7 @@ impl ShardMap {
         let poll_interval = options.poll_interval;
         let tasks = vec![
             keep_running("map", common.clone(), move |(shared, store, cancel)| watch::follow(shared, store, poll_interval, cancel)),
+            keep_running("map hosts", common.clone(), |(shared, store, cancel)| watch::watch_hosts(shared, store, cancel)),
             keep_running("lookups", common.clone(), |(shared, store, cancel)| lookup::answer_misses(shared, store, cancel)),
             keep_running("lease", common, |(shared, store, cancel)| lease::keep_renewing(shared, store, cancel)),
         ];

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::changes::SchemaChangeId;
 use super::claims::ClaimCount;
+use super::primary::Primary;
 use crate::catalog::mentions;
 use crate::shard_key::{KeyColumn, KeyType};
 
@@ -49,6 +50,8 @@ pub struct Shard {
     pub is_home: bool,
     /// The uuid that its database shows. `None`: registered by an earlier version, and not read yet.
     pub identity: Option<Arc<str>>,
+    /// Which server is its primary: one for all versions of the map that this process reads.
+    pub primary: Arc<Primary>,
 }
 
 /// Without the url, which holds a password.
@@ -567,6 +570,7 @@ mod tests {
             state: ShardState::Online,
             is_home: true,
             identity: None,
+            primary: Arc::default(),
         };
         assert!(!format!("{shard:?}").contains("secret"));
     }

@@ -40,6 +40,7 @@ async fn follow_for_ever(shared: &Shared, store: &Store, poll_interval: Duration
             Err(error) => {
                 shared.note_failure(&error);
                 failures += 1;
+                store.find_primary().await;
             }
         }
         let retry_at = Instant::now() + back_off(failures);
@@ -53,7 +54,11 @@ async fn follow_for_ever(shared: &Shared, store: &Store, poll_interval: Duration
 
 /// Until the connection is lost, or the map cannot be read: then this connection may be as dead, without saying so.
 async fn hear(shared: &Shared, store: &Store, poll_interval: Duration, mut listener: PgListener) {
+    let server = store.primary().server();
     loop {
+        if store.primary().server() != server {
+            return;
+        }
         if refresh(shared, store).await.is_err() {
             return;
         }
@@ -84,11 +89,26 @@ async fn refresh(shared: &Shared, store: &Store) -> Result<(), StoreError> {
     outcome
 }
 
+/// Looks every second whether another server of the map database was promoted, while the one before may still answer.
+pub(super) async fn watch_hosts(shared: Arc<Shared>, store: Store, cancel: CancellationToken) {
+    while store.has_several_hosts() {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = tokio::time::sleep(HOSTS_EVERY) => {}
+        }
+        if store.find_primary().await {
+            shared.nudge.notify_one();
+        }
+    }
+    cancel.cancelled().await;
+}
+
 /// Doubles from one failure to the next. No jitter: the few proxies of a cluster do not crowd a map database.
 fn back_off(failures: u32) -> Duration {
     BACK_OFF_FIRST.saturating_mul(1 << failures.min(10)).min(BACK_OFF_MAX)
 }
 
+const HOSTS_EVERY: Duration = Duration::from_secs(1);
 const BACK_OFF_FIRST: Duration = Duration::from_millis(50);
 /// Half of the second in which changes are to be seen everywhere.
 const BACK_OFF_MAX: Duration = Duration::from_millis(500);

@@ -246,6 +246,7 @@ pub(super) fn library() -> Fixture {
         state: ShardState::Online,
         is_home: id == 1,
         identity: None,
+        primary: Arc::default(),
     };
     fixture.map.epoch = Epoch { incarnation: 1, counter: 1 };
     fixture.map.shards = (1..=2).map(|id| Arc::new(shard(id))).collect();

@@ -187,7 +187,7 @@ async fn cancel_requests_arrive_with_their_key_in_the_clear_and_under_tls() {
     let url = format!("postgres://app@127.0.0.1:{}/app?sslmode=", door.address().port());
     for mode in ["disable", "require"] {
         let url = shardgate::config::ShardUrl::parse(&format!("{url}{mode}")).expect("valid");
-        let endpoint = shardgate::net::ShardEndpoint::new(url).expect("usable");
+        let endpoint = shardgate::net::ShardEndpoint::of(url).expect("usable").remove(0);
         endpoint.cancel(&[0, 0, 0, 9, 1, 2, 3, 4]).await.expect("the connection is closed after the cancel");
     }
     assert_eq!(door.record(|record| record.cancels.clone()), vec![vec![0, 0, 0, 9, 1, 2, 3, 4]; 2]);

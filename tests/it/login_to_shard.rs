@@ -1,6 +1,10 @@
 //! How the proxy logs in to real servers: each authentication method, each sslmode, the shard's own errors, cancels, and
 //! connections that move between runtimes. And what it takes from servers that are none.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
 use bytes::BytesMut;
 use shardgate::auth::{BackendCredentials, BackendSecret, Greeting, LoginError, login};
 use shardgate::config::{Config, ScramVerifier, Secret, ShardUrl, UserConfig};
@@ -20,12 +24,14 @@ async fn server(certificates: Option<&Certificates>) -> Server {
         settings.push(("ssl".into(), "on".into()));
         settings.push(("ssl_cert_file".into(), files.cert.display().to_string()));
         settings.push(("ssl_key_file".into(), files.key.display().to_string()));
+        settings.push(("ssl_ca_file".into(), certificates.authority_path().display().to_string()));
     }
     let hba = [("md5_user", "md5"), ("clear_user", "password"), ("scram_user", "scram-sha-256")];
+    let by_certificate = certificates.map(|_| "hostssl all certuser 127.0.0.1/32 cert".to_owned());
     let options = ServerOptions {
         dir: tempfile::Builder::new().prefix("shardgate-test-").tempdir().expect("a directory").keep(),
         settings,
-        hba: hba.iter().map(|(user, method)| format!("host all {user} 127.0.0.1/32 {method}")).collect(),
+        hba: hba.iter().map(|(user, method)| format!("host all {user} 127.0.0.1/32 {method}")).chain(by_certificate).collect(),
         template_cache: Some(std::env::temp_dir().join("shardgate-postgresql-templates")),
         ephemeral: true,
         ..ServerOptions::default()
@@ -34,14 +40,14 @@ async fn server(certificates: Option<&Certificates>) -> Server {
     let client = connect(&server.url("postgres")).await;
     let script = "SET password_encryption = 'md5'; CREATE ROLE md5_user LOGIN PASSWORD 'secret';
         SET password_encryption = 'scram-sha-256';
-        CREATE ROLE scram_user LOGIN PASSWORD 'secret'; CREATE ROLE clear_user LOGIN PASSWORD 'secret'";
+        CREATE ROLE scram_user LOGIN PASSWORD 'secret'; CREATE ROLE clear_user LOGIN PASSWORD 'secret'; CREATE ROLE certuser LOGIN";
     client.batch_execute(script).await.expect("roles");
     server
 }
 
-fn endpoint(server: &Server, host: &str, parameters: &str) -> ShardEndpoint {
+fn endpoint(server: &Server, host: &str, parameters: &str) -> Arc<ShardEndpoint> {
     let url = format!("postgres://postgres@{host}:{}/postgres?{parameters}", server.port());
-    ShardEndpoint::new(ShardUrl::parse(&url).expect("valid")).expect("usable")
+    ShardEndpoint::of(ShardUrl::parse(&url).expect("valid")).expect("usable").remove(0)
 }
 
 fn credentials(user: &str, password: &str) -> BackendCredentials {
@@ -92,6 +98,37 @@ async fn every_authentication_method_is_spoken() {
         let pid = greeting.backend_key.expect("a key").process_id.to_string();
         assert_eq!(query(&mut stream, "SELECT pg_backend_pid()").await, Ok(vec![pid]));
     }
+}
+
+/// By sessions' connections and by those of the proxy itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_certificate_is_shown_to_a_server_that_asks_for_one() {
+    let certificates = Certificates::new();
+    let server = server(Some(&certificates)).await;
+    let files = certificates.issue("client", "certuser");
+    let stranger = certificates.issue("stranger", "somebody");
+    let parameters = |cert: &Path, key: &Path| format!("sslmode=require&sslcert={}&sslkey={}", cert.display(), key.display());
+    let url = |parameters: &str| {
+        ShardUrl::parse(&format!("postgres://certuser@127.0.0.1:{}/postgres?{parameters}", server.port())).expect("valid")
+    };
+    let nothing = BackendCredentials { user: "certuser".into(), secret: BackendSecret::None };
+    for (parameters, is_let_in) in [
+        (parameters(&files.cert, &files.key), true),
+        (format!("{}&sslrootcert={}", parameters(&files.cert, &files.key), certificates.authority_path().display()), true),
+        (parameters(&stranger.cert, &stranger.key), false),
+        ("sslmode=require".to_owned(), false),
+    ] {
+        let endpoint = ShardEndpoint::of(url(&parameters)).expect("usable").remove(0);
+        let answer = log_in(&endpoint, &nothing).await;
+        assert_eq!(answer.is_ok(), is_let_in, "{parameters}: {:?}", answer.err());
+        let own = shardgate::net::connect_to(&url(&parameters), endpoint.host(), "own").await;
+        assert_eq!(own.is_ok(), is_let_in, "{parameters}: {:?}", own.err());
+    }
+    std::fs::set_permissions(&files.key, std::fs::Permissions::from_mode(0o644)).expect("open to others");
+    let error = ShardEndpoint::of(url(&parameters(&files.cert, &files.key))).expect_err("refused").to_string();
+    assert!(error.starts_with("sslkey: others may read") && error.ends_with("u=rw (0600) or less"), "{error}");
+    let error = ShardEndpoint::of(url(&parameters(&files.cert, &files.cert))).expect_err("refused").to_string();
+    assert!(error.starts_with("sslkey: "), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -263,7 +300,7 @@ async fn bytes_before_the_handshake_are_refused_on_the_way_to_a_shard_too() {
         (b"", "the connection could not be made"),
     ] {
         let url = format!("{}?sslmode=prefer", impostor(answer).await);
-        let endpoint = ShardEndpoint::new(ShardUrl::parse(&url).expect("valid")).expect("usable");
+        let endpoint = ShardEndpoint::of(ShardUrl::parse(&url).expect("valid")).expect("usable").remove(0);
         let error = endpoint.connect().await.expect_err("refused").to_string();
         assert!(error.starts_with(expected), "{answer:?} gave {error}");
     }
@@ -289,7 +326,7 @@ async fn nonsense_from_a_server_is_an_error() {
     ];
     for (bytes, expected) in cases {
         let url = format!("{}?sslmode=disable", impostor(bytes).await);
-        let endpoint = ShardEndpoint::new(ShardUrl::parse(&url).expect("valid")).expect("usable");
+        let endpoint = ShardEndpoint::of(ShardUrl::parse(&url).expect("valid")).expect("usable").remove(0);
         let mut stream = endpoint.connect().await.expect("connected");
         let error = login(&mut stream, &credentials("a", "b"), "b", &[], &[]).await.expect_err("refused").to_string();
         assert!(error.contains(expected), "{bytes:?} gave {error}");

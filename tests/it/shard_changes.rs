@@ -2,9 +2,11 @@
 //! leads to another database.
 
 mod addresses;
+mod fail_over;
 mod load;
 mod refusals;
 mod states;
+mod time_partitions;
 
 use crate::support::WireClient;
 

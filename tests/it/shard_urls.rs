@@ -24,7 +24,8 @@ async fn a_first_shard_whose_url_sessions_could_not_use_is_refused() {
     let certificates = Certificates::new();
     let missing = certificates.authority_path().with_file_name("missing.crt");
     for (parameters, reason) in [
-        ("target_session_attrs=any".to_owned(), "parameter \"target_session_attrs\" is not known: allowed are sslmode,"),
+        ("hostaddr=127.0.0.1".to_owned(), "parameter \"hostaddr\" is not known: allowed are host, port, target_session_attrs,"),
+        ("target_session_attrs=read-only".to_owned(), "which leads to servers that take no writes"),
         ("sslmode=verify-full".to_owned(), "sslmode verify-full needs sslrootcert"),
         ("sslmode=require&sslrootcert=system".to_owned(), "use verify-full"),
         (format!("sslmode=verify-ca&sslrootcert={}", missing.display()), "missing.crt"),

@@ -1,6 +1,7 @@
 //! What the process does with signals at awkward moments: while it starts, while it drains, with settings that are half wrong.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -59,17 +60,46 @@ fn until_said(proxy: &Proxy, words: &str, times: usize) {
     }
 }
 
+/// As systemd's socket, until the proxy has said this there.
+fn until_told(manager: &UnixDatagram, state: &str) {
+    let mut bytes = [0; 256];
+    let mut told = Vec::new();
+    loop {
+        let Ok(length) = manager.recv(&mut bytes) else { panic!("{state} was not told, but {told:?}") };
+        let said = String::from_utf8_lossy(&bytes[..length]).into_owned();
+        if said.starts_with(state) {
+            return;
+        }
+        told.push(said);
+    }
+}
+
 #[tokio::test]
 async fn a_drain_hears_sighup_and_then_ctrl_c() {
     let cluster = Cluster::start(1).await;
     let settings = vec![("listen.drain_timeout_ms", "60000".to_owned())];
-    let mut proxy = Proxy::start(&cluster, ProxyOptions { settings, ..ProxyOptions::default() });
+    let directory = tempfile::tempdir().expect("a directory");
+    let socket = directory.path().join("notify");
+    let manager = UnixDatagram::bind(&socket).expect("bound");
+    manager.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
+    let environment = vec![("NOTIFY_SOCKET", socket.display().to_string()), ("WATCHDOG_USEC", "400000".to_owned())];
+    let mut proxy = Proxy::start(&cluster, ProxyOptions { settings, environment, ..ProxyOptions::default() });
+    until_told(&manager, "READY=1");
+    for state in ["WATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1"] {
+        until_told(&manager, state);
+    }
+    proxy.signal(Signal::HUP);
+    for state in ["RELOADING=1\nMONOTONIC_USEC=", "READY=1"] {
+        until_told(&manager, state);
+    }
     let client = proxy.connect().await;
     let add = format!("SELECT shardgate.add_shard('shard0', '{}')", cluster.shard_url(0));
     client.batch_execute(&add).await.expect("add a shard");
     client.batch_execute("BEGIN; SELECT 1").await.expect("a transaction that keeps the drain waiting");
     proxy.signal(Signal::TERM);
     until_said(&proxy, "draining", 1);
+    until_told(&manager, "STOPPING=1");
+    until_told(&manager, "WATCHDOG=1");
     for times in 1..=3 {
         proxy.signal(Signal::HUP);
         until_said(&proxy, "settings not reloaded, the proxy is stopping", times);

@@ -10,7 +10,7 @@ use super::key_set::KeySet;
 use super::moved_table::MovedTable;
 use super::site::Site;
 use super::stop::Stop;
-use crate::config::{Secret, ShardUrl};
+use crate::config::ShardUrl;
 use crate::failpoint::Failpoints;
 use crate::shardmap::{Epoch, Group, MapSnapshot, Move, MoveState, Progress, ProxyBehind, Shard, ShardId, Store, Term};
 
@@ -199,37 +199,13 @@ fn shard<'m>(map: &'m MapSnapshot, name: &str) -> Result<&'m Shard, Stop> {
     Ok(found)
 }
 
-/// Keywords and values, as libpq reads them. `None`: not a url.
+/// Keywords and values, as libpq reads them, with the password that this process has. `None`: not a url, or there is no password.
 fn connection_string(url: &str) -> Option<String> {
     let url = ShardUrl::parse(url).ok()?;
-    let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
-    let mut parts = vec![
-        format!("host={}", quoted(&url.host)),
-        format!("port={}", url.port),
-        format!("user={}", quoted(&url.user)),
-        format!("dbname={}", quoted(&url.database)),
-        format!("sslmode={}", url.ssl_mode.as_str()),
-    ];
-    if let Some(password) = &url.password {
-        parts.push(format!("password={}", quoted(Secret::reveal(password))));
-    }
-    if let Some(path) = &url.ssl_root_cert {
-        parts.push(format!("sslrootcert={}", quoted(&path.to_string_lossy())));
-    }
-    Some(parts.join(" "))
+    let password = url.any_password().ok()?;
+    Some(url.conninfo_with(password.as_ref()))
 }
 
 const REACHED_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// A proxy that lives renews its lease every second.
 const RENEWED_WITHIN: Duration = Duration::from_millis(2500);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_url_becomes_keywords_and_values() {
-        let text = connection_string("postgres://a%27b:p%5Cw%20d@db.example:5433/x?sslmode=require").expect("a url");
-        assert_eq!(text, "host='db.example' port=5433 user='a\\'b' dbname='x' sslmode=require password='p\\\\w d'");
-    }
-}

@@ -12,17 +12,19 @@ use sqlx::{AssertSqlSafe, Connection, Executor};
 use tokio::time::timeout;
 
 use crate::backend::catalog_reader::{self, Known, WhenHeld};
-use crate::backend::identity;
+use crate::backend::identity::{self, Expected};
 use crate::catalog::Catalog;
 use crate::config::ShardUrl;
-use crate::net::connect_options;
-use crate::shardmap::{MoveId, Shard, Term};
+use crate::net::{AttemptError, Attempts};
+use crate::shardmap::{MoveId, Pledge, Shard, Term};
 
 pub(in crate::rebalance) struct Site {
     pub(in crate::rebalance) name: String,
     /// As `server_version_num`.
     pub(super) version: i32,
     connection: PgConnection,
+    /// `None`: the map does not know which database it has to be.
+    pledge: Option<Pledge>,
     move_id: MoveId,
     term: Term,
 }
@@ -52,18 +54,51 @@ impl Site {
     /// Checks that it is the shard's own database, on a primary. Bounded. Cancel safe.
     pub(in crate::rebalance) async fn open(shard: &Shard, move_id: MoveId, term: Term) -> Result<Self, SiteError> {
         let busy = |reason: String| SiteError::Busy { shard: shard.name.clone(), reason };
-        let options = ShardUrl::parse(&shard.url).and_then(|url| connect_options(&url, "shardgate mover"));
-        let options = options.map_err(|_| busy("its url is not valid".to_owned()))?;
-        let connecting = timeout(CONNECT_TIMEOUT, Box::pin(PgConnection::connect_with(&options))).await;
-        let connection = connecting.map_err(|_| busy("it does not answer".to_owned()))?.map_err(|error| busy(reason(&error)))?;
-        let mut site = Self { name: shard.name.clone(), version: 0, connection, move_id, term };
+        let url = ShardUrl::parse(&shard.url).map_err(|_| busy("its url is not valid".to_owned()))?;
+        let mut failure = busy("it does not answer".to_owned());
+        let trying = async {
+            let mut attempts = Attempts::of(&url, "shardgate mover");
+            while let Some((_, attempt)) = attempts.next().await {
+                let opened = match attempt {
+                    Ok(connection) => Self::prepared(shard, connection, move_id, term).await,
+                    Err(AttemptError::Connect(error)) => Err(busy(reason(&error))),
+                    Err(AttemptError::Options(error)) => Err(busy(error.to_string())),
+                };
+                match opened {
+                    Ok(site) => return Some(site),
+                    Err(error) => failure = error,
+                }
+            }
+            None
+        };
+        match timeout(CONNECT_TIMEOUT, Box::pin(trying)).await {
+            Ok(Some(site)) => Ok(site),
+            Ok(None) => Err(failure),
+            Err(_) => Err(busy("it does not answer".to_owned())),
+        }
+    }
+
+    async fn prepared(shard: &Shard, connection: PgConnection, move_id: MoveId, term: Term) -> Result<Self, SiteError> {
+        let mut site = Self { name: shard.name.clone(), version: 0, connection, pledge: None, move_id, term };
         site.send(SETTINGS).await?;
         site.version = site.value("SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4").await?;
-        if let Some(expected) = &shard.identity {
-            let shown = identity::check(&mut site.connection, expected).await.map_err(|error| site.error(&error))?;
-            shown.map_err(|misdirected| busy(misdirected.to_string()))?;
+        if shard.identity.is_some() {
+            let shown = identity::check(&mut site.connection, &Expected::of(shard)).await.map_err(|error| site.error(&error))?;
+            let misdirected =
+                |reason: identity::Misdirected| SiteError::Busy { shard: shard.name.clone(), reason: reason.to_string() };
+            site.pledge = Some(shown.map_err(misdirected)?);
         }
         Ok(site)
+    }
+
+    /// Nothing is done on a server, nor believed, that is not the shard's primary any more.
+    fn check_primary(&self) -> Result<(), SiteError> {
+        match &self.pledge {
+            Some(pledge) if pledge.is_broken() => {
+                Err(SiteError::Busy { shard: self.name.clone(), reason: "another server was promoted".to_owned() })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// From now on what is done by a lower term fails. Whoever takes it has to ask the map whether it is still the driver's.
@@ -132,6 +167,7 @@ impl Site {
 
     /// Statements in one message, outside of a term: reading, and what cannot be done in a transaction.
     pub(in crate::rebalance) async fn send(&mut self, sql: &str) -> Result<(), SiteError> {
+        self.check_primary()?;
         let outcome = self.connection.execute(sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))).await;
         match outcome {
             Ok(_) => Ok(()),
@@ -151,6 +187,7 @@ impl Site {
         T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + Send + Unpin,
     {
         let asked = sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).persistent(false).fetch_one(&mut self.connection).await;
+        self.check_primary()?;
         asked.map_err(|error| self.error(&error))
     }
 
@@ -159,6 +196,7 @@ impl Site {
         T: for<'r> sqlx::FromRow<'r, sqlx::postgres::PgRow> + Send + Unpin,
     {
         let asked = sqlx::query_as(AssertSqlSafe(sql.to_owned())).persistent(false).fetch_all(&mut self.connection).await;
+        self.check_primary()?;
         asked.map_err(|error| self.error(&error))
     }
 

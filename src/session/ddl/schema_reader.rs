@@ -3,9 +3,10 @@
 //! ```text
 //! none ─► open: the shard is checked, everything is read ─► kept: what has changed is read ─► closed: none
 //! ```
-//! The connection is the proof that the server is the one that was read before: only then are changes enough. It is closed when a
-//! reading fails or is given up, when it does not answer at once, when the shard has another address, and after [`KEPT_FOR`], so
-//! that a server that was replaced behind its address is not read for ever; everything is read again then.
+//! The connection is the proof that the server is the one that was read before: only then are changes enough. Before each reading it
+//! shows that its server is still the shard's primary, and the one to which this proxy's last connection was made: an old TCP session may
+//! outlive a change of the address. It is closed when it cannot, when a reading fails or is given up, when the shard has another address,
+//! and after [`KEPT_FOR`]; everything is read again then.
 
 use std::time::Duration;
 
@@ -14,12 +15,12 @@ use sqlx::postgres::PgConnection;
 use tokio::time::{Instant, timeout};
 
 use crate::backend::catalog_reader::{self, Known, WhenHeld};
-use crate::backend::identity;
+use crate::backend::identity::{self, Expected, Misdirected, Shown};
 use crate::catalog::Catalog;
 use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
-use crate::net::connect_options;
-use crate::shardmap::Shard;
+use crate::net::Attempts;
+use crate::shardmap::{Pledge, Shard};
 
 #[derive(Default)]
 pub struct SchemaReader {
@@ -31,6 +32,8 @@ struct Kept {
     url: String,
     opened: Instant,
     connection: PgConnection,
+    /// `None`: the map does not know yet which database it has to be.
+    pledge: Option<Pledge>,
 }
 
 /// A whole reading once in this time costs little.
@@ -44,7 +47,7 @@ impl SchemaReader {
         let is_usable = |kept: &Kept| kept.url == shard.url && kept.opened.elapsed() < KEPT_FOR;
         let mut kept = self.kept.take().filter(is_usable);
         if let Some(last) = &mut kept
-            && !matches!(timeout(ANSWERS_WITHIN, last.connection.ping()).await, Ok(Ok(())))
+            && !matches!(timeout(ANSWERS_WITHIN, last.is_at_primary(shard)).await, Ok(true))
         {
             kept = None;
         }
@@ -52,20 +55,35 @@ impl SchemaReader {
             Some(kept) => kept,
             None => {
                 self.known.forget_connection();
-                let connection = Box::pin(open(shard)).await?;
-                Kept { url: shard.url.clone(), opened: Instant::now(), connection }
+                let (connection, pledge) = Box::pin(open(shard)).await?;
+                Kept { url: shard.url.clone(), opened: Instant::now(), connection, pledge }
             }
         };
         let read = catalog_reader::read_changes(&mut kept.connection, &mut self.known, WhenHeld::LeaveOut).await;
         let catalog = read.map_err(|error| failed(shard, &error))?;
+        // Another one was promoted while it was read.
+        if kept.pledge.as_ref().is_some_and(Pledge::is_broken) {
+            return Err(Misdirected::FormerPrimary.into_error(&shard.name));
+        }
         self.kept = Some(kept);
         Ok(catalog)
     }
 }
 
+impl Kept {
+    /// It leads to where statements go now.
+    async fn is_at_primary(&mut self, shard: &Shard) -> bool {
+        let Some(pledge) = &self.pledge else { return self.connection.ping().await.is_ok() };
+        let shown = identity::show(&mut self.connection, &Expected::of(shard)).await;
+        let started_at = shard.primary.started_at();
+        let is_last_used = |shown: Shown| started_at == 0 || shown.started_at == started_at;
+        matches!(shown, Ok(Ok(shown)) if is_last_used(shown)) && !pledge.is_broken()
+    }
+}
+
 /// Reads everything, by a connection of its own. Without definitions that others hold.
 pub(in crate::session) async fn read(shard: &Shard, known: &mut Known) -> Result<Catalog, PgError> {
-    let mut connection = Box::pin(open(shard)).await?;
+    let (mut connection, _) = Box::pin(open(shard)).await?;
     let catalog = catalog_reader::read(&mut connection, known, WhenHeld::LeaveOut).await.map_err(|error| failed(shard, &error))?;
     if let Err(error) = connection.close().await {
         tracing::debug!(%error, "connection for the schema not closed in order");
@@ -73,17 +91,28 @@ pub(in crate::session) async fn read(shard: &Shard, known: &mut Known) -> Result
     Ok(catalog)
 }
 
-/// To the shard, and to no other database.
-async fn open(shard: &Shard) -> Result<PgConnection, PgError> {
-    let options = ShardUrl::parse(&shard.url)
-        .and_then(|url| connect_options(&url, "shardgate"))
-        .map_err(|error| unreadable(shard).with_detail(format!("Its URL cannot be used: {error}.")))?;
-    let mut connection = Box::pin(PgConnection::connect_with(&options)).await.map_err(|error| failed(shard, &error))?;
-    if let Some(expected) = &shard.identity {
-        let shown = identity::check(&mut connection, expected).await.map_err(|error| failed(shard, &error))?;
-        shown.map_err(|misdirected| misdirected.into_error(&shard.name))?;
+/// To the shard's primary, and to no other database.
+async fn open(shard: &Shard) -> Result<(PgConnection, Option<Pledge>), PgError> {
+    let url =
+        ShardUrl::parse(&shard.url).map_err(|error| unreadable(shard).with_detail(format!("Its URL cannot be used: {error}.")))?;
+    let expected = shard.identity.is_some().then(|| Expected::of(shard));
+    let mut attempts = Attempts::of(&url, "shardgate");
+    let mut failure = unreadable(shard);
+    while let Some((_, attempt)) = attempts.next().await {
+        let mut connection = match attempt {
+            Ok(connection) => connection,
+            Err(error) => {
+                failure = failed(shard, &error);
+                continue;
+            }
+        };
+        let Some(expected) = &expected else { return Ok((connection, None)) };
+        match identity::check(&mut connection, expected).await.map_err(|error| failed(shard, &error))? {
+            Ok(pledge) => return Ok((connection, Some(pledge))),
+            Err(misdirected) => failure = misdirected.into_error(&shard.name),
+        }
     }
-    Ok(connection)
+    Err(failure)
 }
 
 fn failed(shard: &Shard, error: &dyn std::error::Error) -> PgError {

@@ -10,10 +10,11 @@
 //! statement is planned, and may be sent as soon as the shard is back. A connection that is kept for a session cannot follow a shard
 //! to another server: such a session ends, and its client knows that what was there is gone.
 //!
-//! A password that is changed on the server and then in the map is wrong in between: for as long as a session would wait for a
-//! connection it waits for the map.
+//! A password that is changed on the server and then in the map, or in its file, is wrong in between: for as long as a session would
+//! wait for a connection it waits for the other one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
@@ -42,8 +43,8 @@ impl Session {
             let pool = self.pool(shard)?;
             match self.wait_for_connection(&pool, kind, names).await? {
                 Err(CheckoutError::Retired { .. }) => {}
-                Err(error) if error.is_wrong_password() && self.gateway.logs_in_by_url(shard.id) && shard.id != MAP_DATABASE => {
-                    if !self.wait_for_other_address(&pool, password_deadline).await? {
+                Err(error) if error.is_wrong_password() && self.gateway.logs_in_by_url(shard.id) => {
+                    if !self.wait_for_other_password(&pool, password_deadline).await? {
                         return Ok(Err(error));
                     }
                 }
@@ -52,10 +53,18 @@ impl Session {
         }
     }
 
-    /// False: the shard has none at the deadline.
-    async fn wait_for_other_address(&mut self, pool: &Pool, deadline: Instant) -> Result<bool, Failure> {
-        let is_other = |map: &MapSnapshot| map.shard(pool.shard).is_none_or(|shard| !pool.address.is_of(shard));
-        self.wait_for_map(deadline, is_other).await
+    /// Another url in the map, or a moment in which a password file may have been changed. False: there is none at the deadline.
+    async fn wait_for_other_password(&mut self, pool: &Pool, deadline: Instant) -> Result<bool, Failure> {
+        let is_map = pool.shard == MAP_DATABASE;
+        let is_other = |map: &MapSnapshot| !is_map && map.shard(pool.shard).is_none_or(|shard| !pool.address.is_of(shard));
+        match pool.address.has_password_file() {
+            true => {
+                let next = deadline.min(Instant::now() + PASSWORD_FILE_EVERY);
+                Ok(self.wait_for_map(next, is_other).await? || Instant::now() < deadline)
+            }
+            false if is_map => Ok(false),
+            false => self.wait_for_map(deadline, is_other).await,
+        }
     }
 
     /// Before the first of these is used: who waits for one holds nothing on the others for it.
@@ -165,6 +174,9 @@ impl Session {
         Ok(())
     }
 }
+
+/// How often a changed password file is tried.
+const PASSWORD_FILE_EVERY: Duration = Duration::from_millis(100);
 
 /// Where nothing is to be written, whatever the client has said.
 pub(in crate::session) fn settings_read_only(settings: &Settings) -> Arc<Settings> {

@@ -51,7 +51,8 @@ impl<'c> Resolved<'c> {
 const ANCESTORS_MAX: usize = 16;
 
 const PROXY_RELATIONS: [&str; 3] = ["clients", "pools", "transactions"];
-const MAP_RELATIONS: [&str; 7] = ["shards", "tables", "partitions", "lookup_keys", "moves", "proxies", "history"];
+const MAP_RELATIONS: [&str; 8] =
+    ["shards", "tables", "partitions", "lookup_keys", "moves", "proxies", "history", "time_partitions"];
 
 pub fn resolve<'c>(context: &'c Context, name: &nodes::RangeVar, search_path: &[String]) -> Resolved<'c> {
     resolve_name(context, name.schemaname(), name.relname().unwrap_or_default(), search_path, name.inh)

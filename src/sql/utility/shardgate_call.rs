@@ -16,7 +16,7 @@ pub const SCHEMA: &str = "shardgate";
 
 pub const UNIQUE_ID: &str = "unique_id";
 
-const FUNCTIONS: [&str; 24] = [
+const FUNCTIONS: [&str; 25] = [
     "add_shard",
     "alter_shard",
     "citus_move_shard_placement",
@@ -39,6 +39,7 @@ const FUNCTIONS: [&str; 24] = [
     "reference_table",
     "set_default_shard",
     "split_partition",
+    "time_partitions",
     "undistribute_table",
     "unique_id",
 ];

@@ -76,7 +76,7 @@ async fn servers_without_replication_or_prepared_transactions_are_named() {
 async fn a_shard_whose_url_sessions_cannot_use_is_named_with_the_reason() {
     let d = Declarer::start(1).await;
     let store = d.map.store();
-    let url = format!("{}?target_session_attrs=any", d.cluster.shard_url(0));
+    let url = format!("{}?hostaddr=127.0.0.1", d.cluster.shard_url(0));
     let shard = shardgate::shardmap::NewShard {
         name: "odd",
         url: &url,
@@ -87,10 +87,14 @@ async fn a_shard_whose_url_sessions_cannot_use_is_named_with_the_reason() {
     };
     let planned = shardgate::shardmap::Planned::at(store.epoch().await.expect("the epoch"));
     store.add_shard(planned, "test", &shard).await.expect("register");
+    let url = d.cluster.shard_url(0).replace("//postgres@", "//postgres:s3cret@");
+    let planned = shardgate::shardmap::Planned::at(store.epoch().await.expect("the epoch"));
+    store.add_shard(planned, "test", &shardgate::shardmap::NewShard { name: "open", url: &url, ..shard }).await.expect("register");
     let told = lines(&findings(&config(&d.cluster.map_url(), &["postgres"], "shard")).await);
-    let expected =
-        "shard \"odd\": the url of shard \"odd\" is not valid (The URL's parameter \"target_session_attrs\" is not known";
+    let expected = "shard \"odd\": the url of shard \"odd\" is not valid (The URL's parameter \"hostaddr\" is not known";
     assert!(told.contains(expected), "{told}");
+    let expected = "shard \"open\": its password stands in the map";
+    assert!(told.contains(expected) && !told.contains("s3cret"), "{told}");
 }
 
 /// A program that reads the findings finds wrong settings among them.

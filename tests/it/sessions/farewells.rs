@@ -15,7 +15,7 @@ async fn tls_ends_with_close_notify_however_a_connection_ends() {
     let toml = format!("[listen.tls]\nmode = \"allow\"\ncert = {:?}\nkey = {:?}\n", files.cert, files.key);
     let mut stage = Stage::start(1, ProxyOptions { toml, ..ProxyOptions::default() }).await;
     let url = format!("postgres://postgres@127.0.0.1:{}/app?sslmode=require", stage.proxy.port());
-    let endpoint = ShardEndpoint::new(ShardUrl::parse(&url).expect("valid")).expect("usable");
+    let endpoint = ShardEndpoint::of(ShardUrl::parse(&url).expect("valid")).expect("usable").remove(0);
     let startup = |database: &str| {
         let body = [&b"\0\x03\0\0user\0postgres\0database\0"[..], database.as_bytes(), b"\0\0"].concat();
         [&u32::try_from(body.len() + 4).expect("short").to_be_bytes()[..], &body].concat()

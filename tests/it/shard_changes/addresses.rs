@@ -2,6 +2,7 @@
 
 use shardgate::demo::servers::StopMode;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use super::load::Load;
@@ -33,7 +34,8 @@ async fn want_password(cluster: &Cluster) {
 async fn a_password_is_changed_under_load_without_an_error() {
     let cluster = Cluster::start(2).await;
     want_password(&cluster).await;
-    let (stage, second) = two_proxies(cluster, ProxyOptions::default(), "app:p0").await;
+    let environment = vec![("SHARDGATE_PASSWORD_APP", "p6".to_owned())];
+    let (stage, second) = two_proxies(cluster, ProxyOptions { environment, ..ProxyOptions::default() }, "app:p0").await;
     let direct = stage.cluster.connect_shard(0).await;
     let mut admin = stage.client().await;
     let mut listener = WireClient::connect(second.address()).await;
@@ -43,18 +45,12 @@ async fn a_password_is_changed_under_load_without_an_error() {
         load.until_written(50).await;
         direct.batch_execute(&format!("ALTER ROLE app PASSWORD 'p{round}'")).await.expect("altered");
         // More sessions at once than there are connections: some need new ones before the map has the new password.
-        let crowd: Vec<_> =
-            (0..12).map(|nth| tokio::spawn(slow_read(addresses(&stage, &second)[nth % 2], stage.key(nth % 2, nth)))).collect();
+        let crowd = crowd(&stage, &second);
         until_refused(&stage, round).await;
-        for shard in 0..2 {
-            let url = stage.cluster.shard_url(shard).replace("//postgres@", &format!("//app:p{round}@"));
-            succeed(&mut admin, &format!("SELECT shardgate.alter_shard('shard{shard}', url => '{url}')")).await;
-        }
-        for client in crowd {
-            let told = client.await.expect("no panic");
-            assert!(told.contains("C(SELECT 1) Z(I)") && !told.contains("E("), "{told}");
-        }
+        alter_urls(&stage, &mut admin, &format!("app:p{round}"), "").await;
+        all_are_answered(crowd).await;
     }
+    by_a_file(&stage, &second, &mut admin).await;
     load.until_written(50).await;
     // Whoever else connects does so by the new password: declarations, changes of the schema, new sessions, recovery.
     let mut other = WireClient::connect(second.address()).await;
@@ -75,16 +71,77 @@ async fn a_password_is_changed_under_load_without_an_error() {
     assert!(history.contains("\"url\": \"changed\"") && !history.contains("app:p"), "{history}");
 }
 
+/// First on the server and then in the file, and the other way round; in the end it stands in the environment.
+async fn by_a_file(stage: &Stage, second: &Proxy, admin: &mut WireClient) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pass");
+    let direct = stage.cluster.connect_shard(0).await;
+    let server_says = async |password: &str| {
+        direct.batch_execute(&format!("ALTER ROLE app PASSWORD '{password}'")).await.expect("altered");
+    };
+    let file_says = |password: &str| {
+        // As a whole, or a proxy could read half of it.
+        let new = path.with_extension("new");
+        std::fs::write(&new, format!("# of the shards\n*:*:shard1:app:{password}\n127.0.0.1:*:*:app:{password}\n"))
+            .expect("written");
+        std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600)).expect("private");
+        std::fs::rename(&new, &path).expect("in place");
+    };
+    file_says("p3");
+    alter_urls(stage, admin, "app", &format!("?passfile={}", path.display())).await;
+    assert_eq!(admin.value("SELECT count(*) FROM accounts WHERE id <= 90").await, "90");
+    for (old, new) in [("p3", "p4"), ("p4", "p5")] {
+        let refused = refusals(stage);
+        match new {
+            "p4" => server_says(new).await,
+            _ => file_says(new),
+        }
+        let crowd = crowd(stage, second);
+        until_refused(stage, refused + 1).await;
+        match old {
+            "p3" => file_says(new),
+            _ => server_says(new).await,
+        }
+        all_are_answered(crowd).await;
+    }
+    server_says("p6").await;
+    alter_urls(stage, admin, "app", "?password_env=SHARDGATE_PASSWORD_APP").await;
+    all_are_answered(crowd(stage, second)).await;
+}
+
+async fn alter_urls(stage: &Stage, admin: &mut WireClient, login: &str, parameters: &str) {
+    for shard in 0..2 {
+        let url = stage.cluster.shard_url(shard).replace("//postgres@", &format!("//{login}@"));
+        succeed(admin, &format!("SELECT shardgate.alter_shard('shard{shard}', url => '{url}{parameters}')")).await;
+    }
+}
+
+fn crowd(stage: &Stage, second: &Proxy) -> Vec<tokio::task::JoinHandle<String>> {
+    let proxies = addresses(stage, second);
+    (0..12).map(|nth| tokio::spawn(slow_read(proxies[nth % 2], stage.key(nth % 2, nth)))).collect()
+}
+
+async fn all_are_answered(crowd: Vec<tokio::task::JoinHandle<String>>) {
+    for client in crowd {
+        let told = client.await.expect("no panic");
+        assert!(told.contains("C(SELECT 1) Z(I)") && !told.contains("E("), "{told}");
+    }
+}
+
 async fn slow_read(proxy: SocketAddr, id: i64) -> String {
     WireClient::connect(proxy).await.ask(&format!("SELECT pg_sleep(0.3), owner FROM accounts WHERE id = {id}")).await
+}
+
+fn refusals(stage: &Stage) -> usize {
+    let log = std::fs::read_to_string(stage.cluster.shard_server(0).log_path()).expect("a log");
+    log.matches("password authentication failed").count()
 }
 
 /// The server has refused the password from before, again since the last round.
 async fn until_refused(stage: &Stage, round: usize) {
     let began_at = Instant::now();
     loop {
-        let log = std::fs::read_to_string(stage.cluster.shard_server(0).log_path()).expect("a log");
-        if log.matches("password authentication failed").count() >= round {
+        if refusals(stage) >= round {
             return;
         }
         assert!(began_at.elapsed() < Duration::from_secs(20), "nobody has needed a new connection");

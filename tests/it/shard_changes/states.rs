@@ -214,4 +214,5 @@ async fn a_draining_shard_gets_no_new_partitions() {
         succeed(&mut admin, &format!("SELECT shardgate.alter_shard('{name}', state => 'online')")).await;
     }
     succeed(&mut admin, "SELECT shardgate.map_key('tenants', 'a', 'shard1')").await;
+    super::time_partitions::next_pieces_are_made_ahead_of_now(&stage).await;
 }

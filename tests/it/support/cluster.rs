@@ -136,6 +136,16 @@ impl Cluster {
         &mut self.servers[index]
     }
 
+    /// Another server is the shard's from now on; the one before.
+    pub fn replace_shard_server(&mut self, shard: usize, server: Server) -> Server {
+        std::mem::replace(self.shard_server_mut(shard), server)
+    }
+
+    /// The same of the map's.
+    pub fn replace_map_server(&mut self, server: Server) -> Server {
+        std::mem::replace(self.map_server_mut(), server)
+    }
+
     fn shard_server_index(&self, shard: usize) -> usize {
         assert!(shard < self.shard_count, "the cluster has {} shards", self.shard_count);
         if self.servers.len() == 1 { 0 } else { shard + 1 }

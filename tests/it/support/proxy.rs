@@ -22,6 +22,8 @@ pub struct ProxyOptions {
     pub users: Vec<ProxyUser>,
     /// TOML put at the end of the configuration file.
     pub toml: String,
+    /// Other variables of its environment.
+    pub environment: Vec<(&'static str, String)>,
     /// Directory in which a test arms named points of the proxy's commits.
     pub failpoints: Option<PathBuf>,
 }
@@ -138,7 +140,8 @@ fn spawn(cluster: &Cluster, options: &ProxyOptions, directory: &Path, port: u16,
     std::fs::write(&log, "").expect("empty the log");
     let settings = options.settings.iter().map(|(key, value)| (variable(key).into(), value.into()));
     let failpoints = options.failpoints.iter().map(|path| ("SHARDGATE_FAILPOINTS".into(), path.into()));
-    let environment = settings.chain(failpoints).collect();
+    let others = options.environment.iter().map(|(name, value)| ((*name).into(), value.into()));
+    let environment = settings.chain(failpoints).chain(others).collect();
     let watch = WatchOptions { account: Account::Own, log, end_signal: "KILL", remove_at_end: None, environment };
     let arguments = ["serve".into(), "--config".into(), config.into_os_string()];
     Watched::spawn(Path::new(env!("CARGO_BIN_EXE_shardgate")), &arguments, &watch).expect("start the proxy")

@@ -1,4 +1,4 @@
-//! A synchronous standby of one shard's server: without it no commit there is complete.
+//! A synchronous standby of a server, one shard's or the map's: without it no commit there is complete.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,11 @@ pub struct Standby {
 impl Standby {
     /// A copy of the shard's server that follows it; from now on commits of the primary wait for it.
     pub async fn start(cluster: &Cluster, shard: usize) -> Self {
-        let primary = cluster.shard_server(shard);
+        Self::of(cluster.shard_server(shard)).await
+    }
+
+    /// The same of any server.
+    pub async fn of(primary: &Server) -> Self {
         let options = server_options(&[]);
         copy(primary, &options);
         let server = Server::start(&options).expect("start a standby");
@@ -39,6 +43,20 @@ impl Standby {
     pub async fn start_again(&mut self) {
         self.server.start_again().expect("started again");
         self.until_synchronous().await;
+    }
+
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Becomes a primary itself, where it is, whatever the one before does. It waits for no standby.
+    pub async fn promote(self) -> Server {
+        let client = connect(&self.server.url("postgres")).await;
+        client.query_one("SELECT pg_promote()", &[]).await.expect("promoted");
+        // Its copy of the settings names those of the primary.
+        client.batch_execute("ALTER SYSTEM RESET synchronous_standby_names").await.expect("reset");
+        client.batch_execute("SELECT pg_reload_conf()").await.expect("reloaded");
+        self.server
     }
 
     /// The primary is gone: the standby becomes one itself and takes its port.

@@ -1,0 +1,106 @@
+//! `time_partitions`: a range table by time whose next pieces are made ahead of now, so that new rows do not all come to one shard.
+//!
+//! ```text
+//!   set in the map ─► any proxy, twice a minute: claim the next piece ─► split the last piece ─► carry the new one, which is empty, to the
+//!                                                    ▲                                           shard whose turn it is
+//!                                                    └──────────────── until enough begin later than now
+//! ```
+//! The map says where the next piece begins, and gives it to one proxy at a time; a proxy that dies meanwhile loses its claim after two
+//! minutes. Each step can be repeated: a piece that is there already is not asked for again. One that cannot be carried stays where it is,
+//! and the relation `shardgate.time_partitions` says why.
+
+use tokio::sync::futures::Notified;
+
+use super::arguments::Arguments;
+use super::keys::find;
+use super::{Caller, Control, moves, placement};
+use crate::error::{PgError, SqlState};
+use crate::shard_key::KeyType;
+use crate::shardmap::{Bound, Strategy, TimePiece};
+
+/// The pieces are made behind the call.
+pub(super) async fn declare(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<(), PgError> {
+    let table = find(control, caller, arguments.text("table_name")?).await?;
+    let name = table.name().1;
+    let is_by_time = matches!(table.group.key_types.as_slice(), [KeyType::Date | KeyType::Timestamp | KeyType::Timestamptz]);
+    if table.group.strategy != Strategy::Range || !is_by_time {
+        return Err(PgError::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("table \"{name}\" is not sharded by range of one date or timestamp"),
+        )
+        .with_hint("Only such a table has a next piece in time: see shardgate.distribute_table(..., strategy => 'range')."));
+    }
+    let every = arguments.optional_text("every")?;
+    let on_shards = arguments.text("on_shards")?;
+    let snapshot = control.fresh_snapshot().await?;
+    if every.is_some() && placement::parse_shards(&snapshot, on_shards)?.is_empty() {
+        return Err(placement::no_shard_takes_partitions());
+    }
+    let store = control.map.store();
+    store.set_time_partitions(&caller.user, table.group.id, every, arguments.integer("ahead")?, on_shards).await?;
+    control.reached().await?;
+    control.time_partitions.notify_one();
+    Ok(())
+}
+
+impl Control {
+    /// Ready when this proxy has been told of a table by time.
+    pub fn time_partitions_due(&self) -> Notified<'_> {
+        self.time_partitions.notified()
+    }
+
+    /// Makes the pieces that are due, one after the other, and says how many. Not cancel safe: what is given up in the middle is made
+    /// when its claim has run out; a piece that is made and not carried stays where it is.
+    pub async fn make_time_partitions(&self) -> Result<i32, PgError> {
+        let mut made = 0;
+        while made < PIECES_MAX {
+            let Some(piece) = self.map.store().claim_time_partition().await? else { break };
+            let outcome = Box::pin(make_one(self, &piece)).await;
+            let (is_made, failure) = match &outcome {
+                Ok(Carried::Yes) => (true, None),
+                Ok(Carried::No(error)) => (true, Some(error)),
+                Err(error) => (false, Some(error)),
+            };
+            let reason = failure.map(|error| match &error.detail {
+                Some(detail) => format!("{}: {detail}", error.message),
+                None => error.message.clone(),
+            });
+            self.map.store().release_time_partition(piece.group, is_made, reason.as_deref()).await?;
+            outcome?;
+            made += 1;
+        }
+        Ok(made)
+    }
+}
+
+enum Carried {
+    Yes,
+    No(PgError),
+}
+
+async fn make_one(control: &Control, piece: &TimePiece) -> Result<Carried, PgError> {
+    let snapshot = control.fresh_snapshot().await?;
+    let gone = || PgError::new(SqlState::UNDEFINED_OBJECT, format!("colocation group {} does not exist any more", piece.group.0));
+    let group = snapshot.group(piece.group).ok_or_else(gone)?;
+    let last = group.partitions.last().ok_or_else(gone)?;
+    let at = Bound::parse(group, &piece.bound)?;
+    let upper = control.map.store().split_partition(ACTOR, group, last.id, &at).await?;
+    control.reached().await?;
+    let shards = match placement::parse_shards(&snapshot, &piece.on_shards) {
+        Ok(shards) => shards,
+        Err(error) => return Ok(Carried::No(error)),
+    };
+    let turn = usize::try_from(piece.turn).unwrap_or_default();
+    let Some(shard) = placement::turns(&shards, turn + 1).pop() else {
+        return Ok(Carried::No(placement::no_shard_takes_partitions()));
+    };
+    match moves::carry(control, ACTOR, upper, &shard).await {
+        Ok(()) => Ok(Carried::Yes),
+        Err(error) => Ok(Carried::No(error)),
+    }
+}
+
+/// In the history of the map.
+const ACTOR: &str = "shardgate";
+/// By one call.
+const PIECES_MAX: i32 = 1000;

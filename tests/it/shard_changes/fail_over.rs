@@ -1,0 +1,206 @@
+//! Standbys that are promoted under writers who keep a ledger, while the primary before is dead, comes back, or has never gone away.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use shardgate::demo::servers::Server;
+
+use super::load::{Load, Written};
+use super::told;
+use crate::sessions::{Stage, succeed};
+use crate::support::{Cluster, Proxy, ProxyOptions, Standby, WireClient, connect};
+
+/// From the promotion to the next statement that succeeds.
+const SERVICE_AGAIN: Duration = Duration::from_secs(5);
+
+/// All servers, as libpq writes them.
+fn url_of(servers: &[&Server], database: &str) -> String {
+    let hosts: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+    format!("postgres://postgres@{}/{database}?target_session_attrs=read-write", hosts.join(","))
+}
+
+fn assert_errors_are_named(written: &Written) {
+    let is_named = |told: &String| {
+        ["57P01", "57P03", "08006", "08007", "25P02", "40001"].iter().any(|code| told.contains(&format!("E({code} ")))
+    };
+    let unexpected: Vec<&String> = written.errors.iter().filter(|told| !is_named(told) && !told.ends_with("end")).collect();
+    assert!(unexpected.is_empty(), "{unexpected:#?}");
+}
+
+/// Through each proxy, by new sessions.
+async fn until_served(proxies: &[SocketAddr], sql: &str, since: Instant) {
+    for proxy in proxies {
+        loop {
+            let told = WireClient::connect(*proxy).await.ask(sql).await;
+            if told.ends_with("Z(I)") && !told.contains("E(") {
+                break;
+            }
+            assert!(since.elapsed() < SERVICE_AGAIN, "{told}");
+        }
+        assert!(since.elapsed() < SERVICE_AGAIN, "it took {:?}", since.elapsed());
+    }
+}
+
+/// Commits there need no standby: what is written to it by mistake would be acknowledged.
+async fn let_it_commit_alone(server: &Server) {
+    let client = connect(&server.url("postgres")).await;
+    client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = ''").await.expect("set");
+    client.batch_execute("SELECT pg_reload_conf()").await.expect("reloaded");
+}
+
+async fn count(server: &Server, database: &str, sql: &str) -> i64 {
+    connect(&server.url(database)).await.query_one(sql, &[]).await.expect("a count").get(0)
+}
+
+#[tokio::test]
+async fn a_shard_fails_over_and_its_former_primary_serves_nobody() {
+    let mut stage = Stage::on(Cluster::separate_servers(2).await, ProxyOptions::default()).await;
+    let second = Proxy::start(&stage.cluster, ProxyOptions::default());
+    let proxies = [stage.proxy.address(), second.address()];
+    let mut admin = stage.client().await;
+    let standby = Standby::start(&stage.cluster, 1).await;
+    let first_url = url_of(&[stage.cluster.shard_server(1)], "shard1");
+    let url = url_of(&[stage.cluster.shard_server(1), standby.server()], "shard1");
+    succeed(&mut admin, &format!("SELECT shardgate.alter_shard('shard1', url => '{url}')")).await;
+    assert_eq!(admin.value("SELECT timeline FROM shardgate.shards WHERE name = 'shard1'").await, "1");
+
+    let _former = the_primary_dies(&mut stage, &proxies, standby).await;
+    assert_eq!(admin.value("SELECT timeline FROM shardgate.shards WHERE name = 'shard1'").await, "2");
+    let history = "SELECT arguments::text FROM shardgate.history WHERE change = 'note_primary'";
+    assert_eq!(admin.value(history).await, r#"{"name": "shard1", "timeline": 2}"#);
+    // Its url alone is refused.
+    let said = told(&mut admin, &format!("SELECT shardgate.alter_shard('shard1', url => '{first_url}')")).await;
+    assert!(
+        said.starts_with(
+            "22023 | the url of shard \"shard1\" leads to a former primary server | Its timeline is 1, and the shard has been on timeline 2. | \
+             Give the url of the server that was promoted, or of all servers"
+        ),
+        "{said}"
+    );
+    the_primary_is_alive(&mut stage, &proxies).await;
+    stage.assert_no_panic();
+}
+
+async fn the_primary_dies(stage: &mut Stage, proxies: &[SocketAddr], standby: Standby) -> Server {
+    let there = stage.key(1, 0);
+    let load = Load::start(proxies, 0);
+    load.until_written(200).await;
+    stage.cluster.shard_server_mut(1).kill().expect("killed");
+    let since = Instant::now();
+    let promoted = standby.promote().await;
+    until_served(proxies, &format!("UPDATE accounts SET owner = 'second' WHERE id = {there}"), since).await;
+    let mut before = stage.cluster.replace_shard_server(1, promoted);
+    before.start_again().expect("started again");
+    let_it_commit_alone(&before).await;
+    let rows = "SELECT count(*) FROM accounts";
+    let known = count(&before, "shard1", rows).await;
+    load.until_written(200).await;
+    // Sessions that are new, of proxies that are new, and those that are old.
+    let third = Proxy::start(&stage.cluster, ProxyOptions::default());
+    for proxy in proxies.iter().copied().chain([third.address()]) {
+        for _ in 0..10 {
+            let owner = WireClient::connect(proxy).await.value(&format!("SELECT owner FROM accounts WHERE id = {there}")).await;
+            assert_eq!(owner, "second");
+        }
+    }
+    assert_errors_are_named(&load.end(stage).await);
+    assert_eq!(count(&before, "shard1", rows).await, known, "nothing is written to the former primary");
+    before
+}
+
+/// Nobody has told the proxies, and their connections to the server before do not break.
+async fn the_primary_is_alive(stage: &mut Stage, proxies: &[SocketAddr]) {
+    let there = stage.key(1, 0);
+    let mut admin = stage.client().await;
+    let standby = Standby::start(&stage.cluster, 1).await;
+    let url = url_of(&[stage.cluster.shard_server(1), standby.server()], "shard1");
+    succeed(&mut admin, &format!("SELECT shardgate.alter_shard('shard1', url => '{url}')")).await;
+    let (mut listener, mut open) = (stage.client().await, stage.client().await);
+    succeed(&mut listener, "LISTEN news").await;
+    succeed(&mut open, &format!("BEGIN; UPDATE accounts SET owner = 'never' WHERE id = {}", stage.key(1, 1))).await;
+    let load = Load::start(proxies, 1);
+    load.until_written(200).await;
+    let since = Instant::now();
+    let promoted = standby.promote().await;
+    until_served(proxies, &format!("UPDATE accounts SET owner = 'third' WHERE id = {there} RETURNING 1"), since).await;
+    let mut admin = stage.client().await;
+    while admin.value("SELECT timeline FROM shardgate.shards WHERE name = 'shard1'").await != "3" {
+        assert!(since.elapsed() < SERVICE_AGAIN, "nobody has seen the promotion");
+    }
+    until_served(proxies, &format!("UPDATE accounts SET owner = 'fourth' WHERE id = {there}"), since).await;
+    let before = stage.cluster.replace_shard_server(1, promoted);
+    let_it_commit_alone(&before).await;
+    // What has begun on the former primary cannot be committed, and who listens there would wait for ever.
+    let said = open.ask("COMMIT").await;
+    assert!(said.contains("E(08006 ") || said.contains("E(57P0") || said.contains("E(40001 "), "{said}");
+    let said = listener.rest().await.iter().map(crate::support::Message::describe).collect::<Vec<_>>().join(" ");
+    assert!(said.contains("E(08006 ") || said.contains("E(57P01 "), "{said}");
+    load.until_written(200).await;
+    for proxy in proxies {
+        let mut client = WireClient::connect(*proxy).await;
+        assert_eq!(client.value(&format!("SELECT owner FROM accounts WHERE id = {there}")).await, "fourth");
+    }
+    assert_errors_are_named(&load.end(stage).await);
+    let strangers = "SELECT count(*) FROM accounts WHERE owner = 'never' OR owner = 'fourth'";
+    assert_eq!(count(&before, "shard1", strangers).await, 0);
+    assert_eq!(count(stage.cluster.shard_server(1), "shard1", "SELECT count(*) FROM accounts WHERE owner = 'never'").await, 0);
+}
+
+/// The home shard's schema is read by a connection that is kept: it has to follow, too.
+#[tokio::test]
+async fn the_home_shard_and_the_map_database_fail_over() {
+    let cluster = Cluster::separate_servers(2).await;
+    let (home, map) = (Standby::start(&cluster, 0).await, Standby::of(cluster.map_server()).await);
+    let map_url = url_of(&[cluster.map_server(), map.server()], "map");
+    let options = ProxyOptions { settings: vec![("map.url", map_url)], ..ProxyOptions::default() };
+    let url = url_of(&[cluster.shard_server(0), home.server()], "shard0");
+    let mut stage = Stage::on(cluster, options.clone()).await;
+    let second = Proxy::start(&stage.cluster, options);
+    let proxies = [stage.proxy.address(), second.address()];
+    let mut admin = stage.client().await;
+    succeed(&mut admin, &format!("SELECT shardgate.alter_shard('shard0', url => '{url}')")).await;
+    let load = Load::start(&proxies, 0);
+    load.until_written(100).await;
+
+    // Both are alive.
+    let since = Instant::now();
+    let promoted = home.promote().await;
+    // A write on the server before waits for its standby, which is none any more.
+    let write = format!("UPDATE accounts SET owner = 'x' WHERE id = {}", stage.key(0, 0));
+    until_served(&proxies, &write, since).await;
+    let before = stage.cluster.replace_shard_server(0, promoted);
+    let_it_commit_alone(&before).await;
+    let mut admin = stage.client().await;
+    while admin.value("SELECT timeline FROM shardgate.shards WHERE is_home").await != "2" {
+        assert!(since.elapsed() < SERVICE_AGAIN, "nobody has seen the promotion");
+    }
+    for (proxy, table) in proxies.iter().zip(["third", "fourth"]) {
+        let mut client = WireClient::connect(*proxy).await;
+        succeed(&mut client, &format!("CREATE TABLE {table} (id int)")).await;
+        succeed(&mut client, &format!("INSERT INTO {table} VALUES (1)")).await;
+        let made = format!("SELECT count(*) FROM pg_class WHERE relname = '{table}'");
+        assert_eq!(count(&before, "shard0", &made).await, 0);
+        assert_eq!(count(stage.cluster.shard_server(0), "shard0", &made).await, 1);
+    }
+    load.until_written(100).await;
+
+    let since = Instant::now();
+    let promoted = map.promote().await;
+    let former = stage.cluster.replace_map_server(promoted);
+    let changed = |name: &str| format!("SELECT count(*) FROM shardgate.shards WHERE region = '{name}'");
+    for (number, proxy) in proxies.iter().enumerate() {
+        // The same as of a shard: on the server before it would wait.
+        until_served(&[*proxy], &format!("SELECT shardgate.alter_shard('shard1', region => 'r{number}')"), since).await;
+        assert_eq!(count(stage.cluster.map_server(), "map", &changed(&format!("r{number}"))).await, 1);
+    }
+    let_it_commit_alone(&former).await;
+    for (number, proxy) in proxies.iter().enumerate() {
+        let mut client = WireClient::connect(*proxy).await;
+        succeed(&mut client, &format!("SELECT shardgate.alter_shard('shard1', region => 's{number}')")).await;
+        assert_eq!(client.value("SELECT region FROM shardgate.shards WHERE name = 'shard1'").await, format!("s{number}"));
+        assert_eq!(count(&former, "map", &changed(&format!("s{number}"))).await, 0, "nothing is changed in the former map");
+    }
+    load.until_written(100).await;
+    assert_errors_are_named(&load.end(&stage).await);
+    stage.assert_no_panic();
+}
