@@ -51,9 +51,10 @@ lint: ## formatting, clippy and rustdoc, warnings as errors; cargo-deny where in
 	    echo "$(CARGO) deny check"; $(CARGO) deny --offline check bans licenses sources; \
 	fi
 
-bench: setup ## pgbench: direct, PgBouncer where installed, the proxy; TPC-H over shards; as tables (BENCH_SECONDS=6 BENCH_ROUNDS=3 …)
+bench: setup ## pgbench: direct, PgBouncer where installed, the proxy; TPC-H over shards; moves; as tables (BENCH_SECONDS=6 BENCH_ROUNDS=3 …)
 	$(CARGO) bench --locked --bench compare
 	$(CARGO) bench --locked --bench queries
+	$(CARGO) bench --locked --bench moves
 
 soak: fuzz ## each fuzz target (FUZZ_SECONDS=60), then the tests at many times their volume
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then \

@@ -10,6 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest, Sha256};
 
+use super::quote::hex;
+
 /// What a definition belongs to, in the order in which differences are listed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectName {
@@ -163,7 +165,7 @@ impl Definitions {
         for whole in self.wholes.values() {
             digest.update(whole.digest());
         }
-        digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&digest.finalize())
     }
 
     /// Whether any object of these kinds is there.

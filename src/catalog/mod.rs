@@ -27,7 +27,7 @@ pub use definitions::{COLUMN_ORDER, Definitions, ObjectName};
 pub use dependents::{Held, mentions};
 pub use effects::{ChangedSettings, Kept, SessionEffects};
 pub use numbering::{Numbering, SequenceName, identity_in_default, qualified_name};
-pub use quote::{quoted_identifier, quoted_literal, quoted_name, shown_name, type_anywhere};
+pub use quote::{hex, quoted_identifier, quoted_literal, quoted_name, shown_name, type_anywhere};
 
 pub type Oid = u32;
 

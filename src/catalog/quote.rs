@@ -22,6 +22,12 @@ pub fn shown_name(schema: &str, name: &str) -> String {
     format!("{}.{}", part(schema), part(name))
 }
 
+/// As `encode(…, 'hex')` writes them.
+pub fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect()
+}
+
 /// A string literal that means the same under either setting of `standard_conforming_strings`.
 pub fn quoted_literal(text: &str) -> String {
     let doubled = text.replace('\'', "''");

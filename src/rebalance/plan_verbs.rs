@@ -13,6 +13,7 @@ use super::estimates::Estimates;
 use super::plan::{self, Cost, PlannedMove, PlannedPartition, PlannedShard, PlannedSplit};
 use super::status::{Status, StatusOptions, status};
 use super::units;
+use crate::catalog::hex;
 use crate::shard_key::{Key, KeyDatum};
 use crate::shardmap::{Bound, Group, GroupId, MapSnapshot, MoveOptions, Store};
 
@@ -62,7 +63,7 @@ pub struct PlannedGroup {
 /// A digest of where the group's partitions begin, these places left out; of a lookup group, of their numbers.
 pub(super) fn layout(group: &Group, without: &[Bound]) -> String {
     let stays = group.partitions.iter().filter(|partition| partition.low.as_ref().is_none_or(|low| !without.contains(low)));
-    let place = |low: &Bound| low.to_stored().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let place = |low: &Bound| hex(&low.to_stored());
     let name = |partition: &crate::shardmap::Partition| match group.strategy {
         crate::shardmap::Strategy::Lookup => partition.id.0.to_string(),
         crate::shardmap::Strategy::Hash | crate::shardmap::Strategy::Range => partition.low.as_ref().map(place).unwrap_or_default(),

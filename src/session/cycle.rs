@@ -9,14 +9,17 @@
 //!   messages ─► planned ─► refused because of a move ─┬─ alone, unheard ─► wait for another map ─► the messages once more
 //!                                                     └─ otherwise ──────► 40001
 //! ```
+//! A change of a key to which copies refer that replication writes just now is tried again a moment later, whatever the map.
 
+use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
 
 use super::ddl::every_shard::keep_frames;
-use super::failure::is_of_gate;
+use super::failure::{RefusedByMove, refused_by_move};
 use super::resolve::HOLD_WAIT;
 use super::{Failure, Session, SessionEnd};
 use crate::routing::{self, MapSource};
@@ -48,6 +51,8 @@ pub(super) struct Cycle {
 pub(super) enum MoveMet {
     /// A shard's gate, where the map of this version has led to.
     Gate(Option<Epoch>),
+    /// A shard, whose replication was at work on rows that refer to a changed key.
+    Replication,
     /// The session itself, by a newer map than it had begun with.
     Session,
 }
@@ -103,14 +108,17 @@ impl Session {
     fn move_met_by(&self, failure: &Failure) -> Option<MoveMet> {
         match failure {
             Failure::Error(error) if routing::is_of_move(error) => Some(MoveMet::Session),
-            Failure::Shard(frame) if is_of_gate(frame) => Some(self.gate_met()),
-            Failure::Error(_) | Failure::Shard(_) | Failure::Forwarded | Failure::End(_) => None,
+            Failure::Shard(frame) => refused_by_move(frame).map(|refused| self.refused_by_move(refused)),
+            Failure::Error(_) | Failure::Forwarded | Failure::End(_) => None,
         }
     }
 
-    pub(super) fn gate_met(&self) -> MoveMet {
+    pub(super) fn refused_by_move(&self, refused: RefusedByMove) -> MoveMet {
         self.gateway.counters.refused_by_gate();
-        MoveMet::Gate(self.pinned_map.get().map(|map| map.epoch))
+        match refused {
+            RefusedByMove::Row => MoveMet::Gate(self.pinned_map.get().map(|map| map.epoch)),
+            RefusedByMove::KeyOfCopies => MoveMet::Replication,
+        }
     }
 
     /// A message comes.
@@ -141,7 +149,7 @@ impl Session {
     async fn repeat_cycle(&mut self, met: MoveMet) -> Result<bool, SessionEnd> {
         let cycle = &self.cycle;
         let is_alone = !cycle.is_for_good && cycle.statements == 1 && !self.transaction.is_open();
-        if !is_alone || cycle.repeats >= REPEATS_MAX || !self.finds_another_map(met, cycle.before).await? {
+        if !is_alone || cycle.repeats >= REPEATS_MAX || !self.may_repeat(met, cycle.before).await? {
             return Ok(false);
         }
         self.cycle.repeats += 1;
@@ -155,7 +163,7 @@ impl Session {
     }
 
     /// The same for a cycle of the short way, whose messages have not been taken yet.
-    pub(super) async fn finds_another_map(&mut self, met: MoveMet, (told, flushes): (usize, u64)) -> Result<bool, SessionEnd> {
+    pub(super) async fn may_repeat(&mut self, met: MoveMet, (told, flushes): (usize, u64)) -> Result<bool, SessionEnd> {
         if flushes != self.client.flushes || told > self.client.output.len() {
             return Ok(false);
         }
@@ -167,33 +175,47 @@ impl Session {
         let refused = self.client.output.split_off(told);
         self.client.flush().await?;
         self.client.output.unsplit(refused);
-        let has_changed = match met {
+        let may_repeat = match met {
             MoveMet::Session | MoveMet::Gate(None) => true,
-            MoveMet::Gate(Some(planned_by)) => self.waits_for_another_map(planned_by).await?,
+            MoveMet::Gate(Some(planned_by)) => self.has_waited(Some(planned_by), HOLD_WAIT).await?,
+            MoveMet::Replication => self.has_waited(None, replication_pause(self.cycle.repeats)).await?,
         };
-        if has_changed {
+        if may_repeat {
             tracing::debug!("a statement that met a move is run again");
             keep_frames(&mut self.client.output, 0, |tag, _| tag == shard_tag::PARAMETER_STATUS);
         }
-        Ok(has_changed)
+        Ok(may_repeat)
     }
 
-    /// `false`: there is none in time, or the client waits no longer.
-    async fn waits_for_another_map(&mut self, planned_by: Epoch) -> Result<bool, SessionEnd> {
-        let deadline = Instant::now() + HOLD_WAIT;
+    /// For another map than this, or, without one, for that time. `false`: there is none in time, or the client waits no longer.
+    async fn has_waited(&mut self, planned_by: Option<Epoch>, at_most: Duration) -> Result<bool, SessionEnd> {
+        let deadline = Instant::now() + at_most;
         let (gateway, cancel, patience) = (Arc::clone(&self.gateway), Arc::clone(&self.cancel), self.patience());
+        let another_map = async {
+            match planned_by {
+                Some(planned_by) => gateway.map.changed_since(planned_by).await,
+                None => pending().await,
+            }
+        };
         tokio::select! {
             biased;
-            () = gateway.map.changed_since(planned_by) => Ok(true),
+            () = another_map => Ok(true),
             failure = patience.ends(&cancel) => match failure {
                 Failure::End(end) => Err(end),
                 Failure::Error(_) | Failure::Shard(_) | Failure::Forwarded => Ok(false),
             },
-            () = sleep_until(deadline) => Ok(false),
+            () = sleep_until(deadline) => Ok(planned_by.is_none()),
         }
     }
+}
+
+/// Before the next attempt: replication goes on as soon as the last one has ended.
+fn replication_pause(repeats: usize) -> Duration {
+    REPLICATION_PAUSE * (1 << repeats.min(REPEATS_MAX))
 }
 
 /// What a client sends for one statement is mostly far shorter.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 const REPEATS_MAX: usize = 5;
+/// Doubled each time.
+const REPLICATION_PAUSE: Duration = Duration::from_millis(20);

@@ -38,14 +38,28 @@ pub(super) fn sqlstate(frame: &[u8]) -> &[u8] {
     error_fields(body).ok().and_then(|fields| fields.get(b'C')).unwrap_or_default()
 }
 
-/// Of an ErrorResponse, the whole frame: the shard does not take a row, since its partition is being moved, or has moved.
-pub(super) fn is_of_gate(frame: &[u8]) -> bool {
-    let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
-    error_fields(body).is_ok_and(|fields| fields.get(b'n') == Some(GATE))
+/// What the triggers of a move refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RefusedByMove {
+    /// A row, since its partition is being moved, or has moved: by another map it may be taken.
+    Row,
+    /// To change a key while replication writes copies that refer to it: a moment later it may be done.
+    KeyOfCopies,
 }
 
-/// In the constraint's field of the error that the triggers of a move raise.
+/// Of an ErrorResponse, the whole frame.
+pub(super) fn refused_by_move(frame: &[u8]) -> Option<RefusedByMove> {
+    let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+    match error_fields(body).ok()?.get(b'n')? {
+        GATE => Some(RefusedByMove::Row),
+        COPIES => Some(RefusedByMove::KeyOfCopies),
+        _ => None,
+    }
+}
+
+/// In the constraint's field of the errors that the triggers of a move raise.
 const GATE: &[u8] = b"shardgate_gate";
+const COPIES: &[u8] = b"shardgate_copies";
 
 impl Session {
     /// In the words of a statement that names views, where a shard has answered one that names their covering views.

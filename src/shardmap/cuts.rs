@@ -51,9 +51,8 @@ pub fn equal_pieces(group: &Group, partition: PartitionId, count: u32) -> Result
         }
         Strategy::Lookup => return Err(no_place_in_a_list()),
     }
-    let offset = |bound: Option<&Bound>, else_at: u128| match bound {
-        Some(Bound::Hash(hash)) => u128::from(hash.cast_unsigned() ^ SIGN),
-        Some(Bound::Key(_)) | None => else_at,
+    let offset = |bound: Option<&Bound>, else_at: u128| {
+        bound.and_then(Bound::hash).map_or(else_at, |hash| u128::from(hash.cast_unsigned() ^ SIGN))
     };
     let low = offset(group.partition(partition).and_then(|partition| partition.low.as_ref()), 0);
     let width = offset(group.high(partition), 1 << 64) - low;

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::error::StoreError;
 use super::model::{Bound, DeclaredFunction, PartitionState, ShardState, Strategy};
+use crate::catalog::hex;
 use crate::shard_key::{FunctionArgument, Key, KeyColumn, KeyFunction, KeyType};
 
 impl Strategy {
@@ -80,7 +81,9 @@ impl Bound {
         match self {
             Bound::Hash(hash) => hash.to_string(),
             // Bytes that are no key still make a bound (the end of all keys with a prefix).
-            Bound::Key(key) => Key::from_ordered_bytes(key_types, key).map_or_else(|| hex(key), |key| key.to_text(key_types)),
+            Bound::Key(key) => {
+                Key::from_ordered_bytes(key_types, key).map_or_else(|| format!("\\x{}", hex(key)), |key| key.to_text(key_types))
+            }
         }
     }
 }
@@ -171,10 +174,6 @@ pub(super) fn declared_function(
 
 pub(super) fn unreadable(what: &str, value: &str) -> StoreError {
     StoreError::Unreadable(format!("{what} {value}"))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold("\\x".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// Flipped, so that negative numbers sort before positive ones.

@@ -7,6 +7,8 @@
 //! From the deletion on the proxy cannot renew that generation; it registers again with the next one, and reads the map first. What it
 //! has planned before reaches no shard that has shut it out: see `crate::rebalance::moves::fencing`, which also says why that is enough.
 
+use std::time::Duration;
+
 use super::error::StoreError;
 use super::lease::ProxyId;
 use super::model::ShardId;
@@ -21,6 +23,8 @@ pub struct Fence {
     pub address: String,
     /// These have.
     pub shards: Vec<ShardId>,
+    /// So long ago.
+    pub begun: Duration,
 }
 
 impl Store {

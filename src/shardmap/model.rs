@@ -130,6 +130,16 @@ pub enum Bound {
     Key(Box<[u8]>),
 }
 
+impl Bound {
+    /// Where a hash partition begins.
+    pub fn hash(&self) -> Option<i64> {
+        match self {
+            Bound::Hash(hash) => Some(*hash),
+            Bound::Key(_) => None,
+        }
+    }
+}
+
 /// A colocation group. Made by [`Group::new`] only, which checks that the partitions cover the key space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {

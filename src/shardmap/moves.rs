@@ -438,9 +438,11 @@ impl Store {
         self.change(query).await.map(drop)
     }
 
-    /// Asks moves before their switch to give way to a change of the schema. Gives those that are in its way still.
-    pub async fn give_way(&self, asked_by: &str) -> Result<Vec<MoveId>, StoreError> {
-        let row = self.change(sqlx::query("SELECT shardgate_map.give_way($1)").bind(asked_by)).await?;
+    /// Asks moves before their switch to give way to a change of the schema. Gives those that are in its way still. Refused, and nothing
+    /// asked, where one stays for longer than this unless a person ends it.
+    pub async fn give_way(&self, asked_by: &str, patience: Duration) -> Result<Vec<MoveId>, StoreError> {
+        let give_way = "SELECT shardgate_map.give_way($1, make_interval(secs => $2))";
+        let row = self.change(sqlx::query(give_way).bind(asked_by).bind(patience.as_secs_f64())).await?;
         Ok(read::<Vec<i32>>(&row, 0)?.into_iter().map(MoveId).collect())
     }
 

@@ -106,7 +106,13 @@ impl ProxyRow {
 
     fn fence(&self) -> Option<Fence> {
         let shards = self.fenced_on.as_ref()?.iter().copied().map(ShardId).collect();
-        Some(Fence { proxy: ProxyId(self.proxy_id), generation: self.generation?, address: self.address.clone(), shards })
+        Some(Fence {
+            proxy: ProxyId(self.proxy_id),
+            generation: self.generation?,
+            address: self.address.clone(),
+            shards,
+            begun: self.silent_for(),
+        })
     }
 
     fn into_behind(self) -> ProxyBehind {

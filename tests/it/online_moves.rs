@@ -2,11 +2,11 @@
 
 mod aborts;
 mod crossings;
-mod freezes;
 mod frozen;
 mod keys;
 mod kills;
 mod long_readers;
+mod matrix;
 mod operators;
 mod partitioned;
 mod partitions;

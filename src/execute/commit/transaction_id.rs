@@ -13,6 +13,8 @@ use std::fmt;
 use rand::Rng;
 use sha2::{Digest, Sha256};
 
+use crate::catalog::hex;
+
 /// A transaction over several shards. Only made by [`TransactionId::new`] and by reading a gid: what it holds fits into a
 /// statement without quoting.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,7 +39,7 @@ impl TransactionId {
     /// `incarnation` is random, one a process; `number` counts within it.
     pub fn new(cluster: &str, decider_uuid: &str, incarnation: i64, number: u64, secret: &Secret) -> Self {
         let digest = Sha256::digest(secret.reveal().as_bytes());
-        let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = hex(&digest);
         let text = format!("{PREFIX}{cluster}:{decider_uuid}:{incarnation:x}:{number}:{hash}");
         assert!(is_plain(&text), "a transaction's name is made of letters, digits, dashes and colons");
         Self { text }

@@ -25,7 +25,7 @@ async fn delete_rows_of(site: &mut Site, table: &MovedTable) -> Result<(), Stop>
     while from < pages {
         let to = from + PAGES_AT_ONCE;
         site.act(&format!(
-            "SET LOCAL session_replication_role = replica; \
+            "SET LOCAL session_replication_role = replica; SET LOCAL shardgate.unfollowed = 'on'; \
              DELETE FROM ONLY {} WHERE ctid >= '({from},0)'::tid AND ctid < '({to},0)'::tid AND {}",
             table.quoted, table.condition
         ))

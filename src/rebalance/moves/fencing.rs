@@ -85,7 +85,7 @@ fn unread(error: StoreError) -> Stop {
 }
 
 /// What others have begun, on all shards that answer.
-pub(super) async fn finish_all(store: &Store) -> Result<(), StoreError> {
+pub(in crate::rebalance) async fn finish_all(store: &Store) -> Result<(), StoreError> {
     let fences = store.proxies_silent(LEASE, &[]).await?.fences;
     if fences.is_empty() {
         return Ok(());
@@ -101,7 +101,7 @@ pub(super) async fn finish_all(store: &Store) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn missing<'m>(map: &'m MapSnapshot, fence: &'m Fence) -> impl Iterator<Item = &'m Shard> {
+pub(in crate::rebalance) fn missing<'m>(map: &'m MapSnapshot, fence: &'m Fence) -> impl Iterator<Item = &'m Shard> {
     map.shards.iter().map(AsRef::as_ref).filter(|shard| !fence.shards.contains(&shard.id))
 }
 

@@ -153,8 +153,8 @@ fn least(key_type: KeyType) -> KeyDatum {
 fn hash_ranges(group: &Group, partitions: &[PartitionId]) -> Vec<String> {
     let mut ranges: Vec<(i64, Option<i64>)> = Vec::new();
     for (at, partition) in group.partitions.iter().enumerate().filter(|(_, partition)| partitions.contains(&partition.id)) {
-        let low = hash_of(partition.low.as_ref()).unwrap_or(i64::MIN);
-        let end = group.partitions.get(at + 1).and_then(|next| hash_of(next.low.as_ref()));
+        let low = partition.low.as_ref().and_then(Bound::hash).unwrap_or(i64::MIN);
+        let end = group.partitions.get(at + 1).and_then(|next| next.low.as_ref()?.hash());
         match ranges.last_mut() {
             Some((_, last_end)) if *last_end == Some(low) => *last_end = end,
             _ => ranges.push((low, end)),
@@ -165,13 +165,6 @@ fn hash_ranges(group: &Group, partitions: &[PartitionId]) -> Vec<String> {
         None => format!("[{low},)"),
     };
     ranges.into_iter().map(written).collect()
-}
-
-fn hash_of(bound: Option<&Bound>) -> Option<i64> {
-    match bound {
-        Some(Bound::Hash(hash)) => Some(*hash),
-        Some(Bound::Key(_)) | None => None,
-    }
 }
 
 /// Neighbours joined.

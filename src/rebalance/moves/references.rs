@@ -12,9 +12,15 @@
 //! of one row fire in the order of their names, those of foreign keys are called `RI_ConstraintTrigger_…`, and what is deferred is done
 //! in the order in which it was put off: so ours come before and behind each check, whether it is deferred or not.
 //!
-//! Replication must not bring others between that and the check: a trigger of the copies holds what follows back until the change has
-//! ended, and the change waits for what is being followed. Whoever copies a table for the first time is not waited for: those rows come
-//! all at once.
+//! Whether ours are deferred is not left to SET CONSTRAINTS, which may name all constraints at once and the application's own by
+//! themselves: a trigger before each statement says so again.
+//!
+//! Replication must not bring others between that and the check: triggers of the copies hold what follows back until the change has
+//! ended, and the change waits for what is being followed. The first copy of a table may take long and is not waited for: its rows
+//! come all at once, and only the moment in which they do waits.
+//!
+//! Whoever changes a key waits for rows only while replication does not wait for him: with what he has set aside before he would
+//! wait for ever, and gets `40001`.
 //!
 //! What is set aside must not be published. From a switch until replication has turned round the side that has given the set away
 //! still publishes: a change of the key waits there. That all parts of such a change find the same owner is the proxies' matter: who
@@ -26,6 +32,7 @@ use super::direction::Direction;
 use super::moved_table::{MovedTable, members_sql};
 use super::moving::Moving;
 use super::objects;
+use super::set_aside::FUNCTIONS;
 use super::site::{Site, SiteError};
 use super::stop::Stop;
 use crate::catalog::quoted_literal;
@@ -90,7 +97,7 @@ pub(super) async fn guard(moving: &mut Moving) -> Result<(), Stop> {
         let is_referring =
             |table: &&MovedTable| referring.iter().any(|(schema, name)| *schema == table.schema && *name == table.name);
         for table in tables.iter().filter(is_referring) {
-            site.act_patiently(&follow_trigger(id, table)).await?;
+            site.act_patiently(&follow_triggers(id, table)).await?;
         }
     }
     Ok(())
@@ -107,17 +114,35 @@ fn referring_sql(sharded: &[MovedTable]) -> String {
     )
 }
 
-/// Fires for replication only, where the lock that shows that it writes there cannot be had. For rows of the set only, as a part of WHEN
-/// that is looked at first: replication of another move, of other rows of the same table, takes no lock of this one.
-fn follow_trigger(id: MoveId, table: &MovedTable) -> String {
-    let (name, number, literal) = (objects::gate_trigger(id, "follow"), id.0, quoted_literal(&table.quoted));
-    let (table, condition) = (&table.quoted, &table.condition_new);
-    format!(
-        "CREATE OR REPLACE TRIGGER {name} AFTER INSERT OR UPDATE ON {table} FOR EACH ROW \
-         WHEN (({condition}) AND NOT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashint8extended({literal}::pg_catalog.regclass::oid::int8, {number}))) \
-         EXECUTE FUNCTION shardgate.follow_later({number}); \
-         ALTER TABLE ONLY {table} ENABLE REPLICA TRIGGER {name}"
-    )
+/// Fire for replication only. Of its rows where the lock that shows that it writes there cannot be had, and for rows of the set only,
+/// as a part of WHEN that is looked at first: replication of another move, of other rows of the same table, takes no lock of this one.
+/// Statements are those of a first copy.
+fn follow_triggers(id: MoveId, table: &MovedTable) -> String {
+    let (number, on, literal) = (id.0, &table.quoted, quoted_literal(&table.quoted));
+    let unfollowed = "coalesce(pg_catalog.current_setting('shardgate.unfollowed', true), '') OPERATOR(pg_catalog.=)";
+    let rows = |condition: &str| {
+        format!(
+            "FOR EACH ROW WHEN (({condition}) AND {unfollowed} '' AND NOT pg_catalog.pg_try_advisory_xact_lock(\
+             pg_catalog.hashint8extended({literal}::pg_catalog.regclass::oid::int8, {number}))) \
+             EXECUTE FUNCTION shardgate.follow_later({number})"
+        )
+    };
+    let triggers = [
+        ("follow", format!("AFTER INSERT OR UPDATE ON {on} {}", rows(&table.condition_new))),
+        ("follow_delete", format!("AFTER DELETE ON {on} {}", rows(&table.condition_old))),
+        ("copy_begins", format!("BEFORE INSERT ON {on} FOR EACH STATEMENT EXECUTE FUNCTION shardgate.copy_begins()")),
+        (
+            "copy_ends",
+            format!(
+                "AFTER INSERT ON {on} FOR EACH STATEMENT WHEN ({unfollowed} 'copy') EXECUTE FUNCTION shardgate.copy_ends({number})"
+            ),
+        ),
+    ];
+    let made = triggers.iter().map(|(suffix, rest)| {
+        let name = objects::gate_trigger(id, suffix);
+        format!("CREATE OR REPLACE TRIGGER {name} {rest}; ALTER TABLE ONLY {on} ENABLE REPLICA TRIGGER {name};")
+    });
+    made.collect()
 }
 
 /// Of each sharded table, for a row `x` of the set.
@@ -151,8 +176,14 @@ impl Reference {
             if self.is_deferrable {
                 made += &self.deferred(&format!("{first}_again"), event, &when, &aside);
             }
-            made += &self.deferred(&objects::gate_trigger(id, &format!("back_{event}")), event, &when, "put_copies_back()");
+            let back = objects::gate_trigger(id, &format!("{}_back_{event}", self.number));
+            made += &self.deferred(&back, event, &when, "put_copies_back()");
         }
+        made += &format!(
+            "CREATE OR REPLACE TRIGGER \"00_shardgate_move_{}_deferred\" BEFORE DELETE OR UPDATE ON {} \
+             FOR EACH STATEMENT EXECUTE FUNCTION shardgate.defer_again({});",
+            id.0, self.referred, id.0
+        );
         made
     }
 
@@ -174,95 +205,3 @@ impl Reference {
         )
     }
 }
-
-/// As the rows' owners may not look on, and no trigger of the application's: as the mover, who owns the tables, and as replication does.
-const FUNCTIONS: &str = r#"
-SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('shardgate support objects', 0));
-CREATE TABLE IF NOT EXISTS shardgate.set_aside (transaction xid8 NOT NULL, relation regclass NOT NULL, contents text NOT NULL);
-CREATE INDEX IF NOT EXISTS set_aside_transaction ON shardgate.set_aside (transaction);
-CREATE OR REPLACE FUNCTION shardgate.set_copies_aside() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET session_replication_role = replica
-SET DateStyle = 'ISO, YMD' SET IntervalStyle = postgres SET TimeZone = 'UTC' SET extra_float_digits = 3 SET bytea_output = hex
-SET array_nulls = on SET xmloption = content AS $$
-DECLARE
-    of_move int := TG_ARGV[0];
-    copies text := format('%s AS x WHERE %s AND %s', TG_ARGV[1], TG_ARGV[2], TG_ARGV[3]);
-    is_own bool := false;
-    refers bool;
-    waits_until timestamptz := clock_timestamp() + interval '10 s';
-BEGIN
-    IF NOT EXISTS (SELECT FROM shardgate.residue r WHERE r.move_id = of_move) THEN
-        -- Locked to the end of the transaction: the set keeps its owner until then.
-        EXECUTE format('SELECT EXISTS (SELECT FROM shardgate.gate_%s)', of_move) INTO is_own;
-        IF is_own THEN
-            RETURN NULL;
-        END IF;
-        waits_until := '-infinity';
-    END IF;
-    WHILE waits_until > '-infinity' LOOP
-        -- All of them or none, so that nobody waits crosswise: what a block has locked that fails is unlocked again.
-        BEGIN
-            IF NOT (SELECT bool_and(pg_try_advisory_xact_lock_shared(hashint8extended(t.tgrelid::int8, of_move))
-                                    OR NOT EXISTS (SELECT FROM pg_subscription_rel r JOIN pg_subscription s ON s.oid = r.srsubid
-                                                   WHERE r.srrelid = t.tgrelid AND r.srsubstate = 'r' AND s.subname IN (
-                                                       'shardgate_move_' || of_move, 'shardgate_move_' || of_move || '_back')))
-                    FROM pg_trigger t WHERE t.tgname = 'zz_shardgate_move_' || of_move || '_follow') THEN
-                RAISE SQLSTATE 'SG004';
-            END IF;
-            EXIT;
-        EXCEPTION WHEN SQLSTATE 'SG004' THEN
-            IF clock_timestamp() > waits_until THEN
-                waits_until := '-infinity';
-            END IF;
-        END;
-        PERFORM pg_sleep(0.002);
-    END LOOP;
-    EXECUTE 'SELECT EXISTS (SELECT FROM ' || copies || ')' INTO refers USING OLD;
-    IF NOT refers THEN
-        RETURN NULL;
-    END IF;
-    WHILE waits_until = '-infinity'
-          OR EXISTS (SELECT FROM pg_publication p WHERE p.pubname = TG_ARGV[4])
-             AND (TG_ARGV[5] = 'source' OR EXISTS (SELECT FROM shardgate.switched s WHERE s.move_id = of_move)) LOOP
-        IF clock_timestamp() > waits_until OR current_setting('transaction_isolation') <> 'read committed' THEN
-            RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = 'rows that refer to this key are being moved',
-                DETAIL = 'Another shard owns them, or is about to. Nothing was changed.', HINT = 'Retry the transaction.',
-                CONSTRAINT = 'shardgate_gate';
-        END IF;
-        PERFORM pg_sleep(0.01);
-    END LOOP;
-    EXECUTE format('WITH gone AS (DELETE FROM %s RETURNING x::text AS contents)
-                    INSERT INTO shardgate.set_aside SELECT pg_current_xact_id(), %L::regclass, contents FROM gone', copies, TG_ARGV[1])
-        USING OLD;
-    RETURN NULL;
-END $$;
-CREATE OR REPLACE FUNCTION shardgate.put_copies_back() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET session_replication_role = replica
-SET DateStyle = 'ISO, YMD' SET IntervalStyle = postgres SET TimeZone = 'UTC' SET extra_float_digits = 3 SET bytea_output = hex
-SET array_nulls = on SET xmloption = content
-SET shardgate.puts_back = on AS $$
-DECLARE
-    of_table regclass;
-BEGIN
-    FOR of_table IN SELECT DISTINCT s.relation FROM shardgate.set_aside s WHERE s.transaction = pg_current_xact_id() LOOP
-        EXECUTE (
-            SELECT format('WITH kept AS (DELETE FROM shardgate.set_aside s
-                                         WHERE s.transaction = pg_current_xact_id() AND s.relation = %s::oid RETURNING s.contents::%s AS copy)
-                           INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM kept',
-                          of_table::oid, of_table, of_table, string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum),
-                          string_agg(format('(kept.copy).%I', a.attname), ', ' ORDER BY a.attnum))
-            FROM pg_attribute a WHERE a.attrelid = of_table AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '');
-    END LOOP;
-    RETURN NULL;
-END $$;
-CREATE OR REPLACE FUNCTION shardgate.follow_later() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF current_setting('shardgate.puts_back', true) IS DISTINCT FROM 'on' THEN
-        PERFORM pg_advisory_xact_lock(hashint8extended(TG_RELID::int8, TG_ARGV[0]::int8));
-    END IF;
-    RETURN NULL;
-END $$;
-REVOKE ALL ON TABLE shardgate.set_aside FROM PUBLIC;
--- Whoever may call one may make a trigger of it with arguments of his own. To fire one needs no right.
-REVOKE ALL ON FUNCTION shardgate.set_copies_aside(), shardgate.put_copies_back(), shardgate.follow_later() FROM PUBLIC
-"#;

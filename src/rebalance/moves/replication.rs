@@ -66,11 +66,7 @@ async fn end_subscription(moving: &mut Moving, direction: Direction, name: &str)
 async fn end_copy_slots(moving: &mut Moving, direction: Direction, here: &str) -> Result<(), Stop> {
     let prefix = format!("SELECT 'pg_' || oid || '_sync_' FROM pg_subscription WHERE {here}");
     let prefix: String = moving.subscriber(direction).value(&prefix).await?;
-    // As an unsigned number, which the type of the function's answer is not.
-    let suffix =
-        "SELECT CASE WHEN system_identifier < 0 THEN system_identifier + 18446744073709551616 ELSE system_identifier END::text
-                  FROM (SELECT system_identifier::numeric FROM pg_control_system()) s";
-    let suffix: String = moving.subscriber(direction).value(suffix).await?;
+    let suffix: String = moving.subscriber(direction).value(&format!("SELECT {SYSTEM_IDENTIFIER}")).await?;
     let ours = format!("starts_with(slot_name, '{prefix}') AND slot_name LIKE '%\\_{suffix}'");
     let publisher = moving.publisher(direction);
     let slots = publisher.rows::<(String,)>(&format!("SELECT slot_name::text FROM pg_replication_slots WHERE {ours}")).await?;
@@ -125,6 +121,11 @@ pub(super) async fn revive(moving: &mut Moving, direction: Direction) -> Result<
     moving.subscriber(direction).act(&format!("ALTER SUBSCRIPTION {name} ENABLE")).await?;
     Ok(true)
 }
+
+/// Of a server, as it stands in the names of slots: an unsigned number, which the type of the function's answer is not. An expression.
+pub(in crate::rebalance) const SYSTEM_IDENTIFIER: &str =
+    "(SELECT CASE WHEN s.id < 0 THEN s.id + 18446744073709551616 ELSE s.id END::text
+      FROM (SELECT system_identifier::numeric AS id FROM pg_control_system()) s)";
 
 /// At one place, with no more than this between two of them.
 const REVIVALS_MAX: i64 = 3;

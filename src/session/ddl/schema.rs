@@ -226,7 +226,7 @@ impl Session {
         Ok(())
     }
 
-    /// Moves before their switch give way; others are waited for, for a while. They wait for statements that were planned before
+    /// Moves before their switch give way; those that end by themselves are waited for, for a while. They wait for statements that were planned before
     /// their end, of which this is none: what it says of tables and shards is checked when it begins.
     async fn begin_schema_change(&mut self, tag: &str, proxy: ProxyId, planned: Epoch) -> Result<SchemaChangeId, Failure> {
         let deadline = Instant::now() + MOVES_PATIENCE;
@@ -236,7 +236,7 @@ impl Session {
             let begun = store.begin_schema_change(&self.identity.user, tag, proxy, planned).await.map_err(PgError::from);
             match begun {
                 Err(error) if error.code == SqlState::OBJECT_IN_USE && Instant::now() < deadline => {
-                    store.give_way(&format!("{tag} of {}", self.identity.user)).await.map_err(PgError::from)?;
+                    store.give_way(&format!("{tag} of {}", self.identity.user), MOVES_PATIENCE).await.map_err(PgError::from)?;
                     if !waits {
                         self.drain_current().await?;
                         self.unpin_answered();

@@ -73,7 +73,7 @@ impl Session {
             self.settle(failure)?;
             // The general way has its turn, by a newer map.
             if let Some(met) = self.cycle.take_move()
-                && Box::pin(self.finds_another_map(met, before)).await?
+                && Box::pin(self.may_repeat(met, before)).await?
             {
                 return Ok(false);
             }

@@ -10,7 +10,7 @@ use super::statement::{Portal, Run};
 use crate::backend::Reply;
 use crate::error::PgError;
 use crate::session::ddl::every_shard::keep_frames;
-use crate::session::failure::is_of_gate;
+use crate::session::failure::refused_by_move;
 use crate::session::sequences::numbers::with_position;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shardmap::ShardId;
@@ -177,7 +177,7 @@ impl Session {
             if self.is_aborted(crate::session::failure::sqlstate(&frame)) {
                 return Err(crate::session::shutting_down().into());
             }
-            let met = is_of_gate(&frame).then(|| self.gate_met());
+            let met = refused_by_move(&frame).map(|refused| self.refused_by_move(refused));
             self.cycle.note_move(met);
             let frame = self.with_deadlock(self.in_own_text(frame));
             self.client.output.extend_from_slice(&frame);

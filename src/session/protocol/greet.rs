@@ -7,12 +7,15 @@
 //! changes answers. No dump carries them to the others. A session starts as if its client had asked for them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BufMut;
+use tokio::time::sleep;
 
-use crate::backend::{Connection, ConnectionError, Own, Settings};
+use crate::backend::{CheckoutError, Connection, ConnectionError, Own, Pooled, Settings};
 use crate::catalog::quoted_literal;
 use crate::error::{PgError, Severity, SqlState};
+use crate::routing;
 use crate::session::settings::setting::check_allowed;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shardmap::{Shard, ShardState};
@@ -84,7 +87,7 @@ impl Session {
         home_first.sort_by_key(|shard| (shard.state == ShardState::Maintenance, !shard.is_home));
         let mut failure = None;
         for shard in home_first {
-            match self.checkout_any(shard, &Arc::default()).await {
+            match self.checkout_for_login(shard).await {
                 Ok(mut connection) => {
                     let learned = learn(&mut connection, &wanted).await;
                     match learned {
@@ -104,6 +107,18 @@ impl Session {
         let mut error = failure.unwrap_or_else(|| PgError::internal("no shard answered"));
         error.severity = Severity::Fatal;
         Err(SessionEnd::Fatal(error))
+    }
+
+    /// A login relies on no map: where the proxy had lost its lease and has another one, it is tried by that one.
+    async fn checkout_for_login(&mut self, shard: &Arc<Shard>) -> Result<Pooled, Failure> {
+        for _ in 0..LEASE_ATTEMPTS {
+            self.generation = self.gateway.map.load().generation();
+            match self.checkout_any(shard, &Arc::default()).await {
+                Err(Failure::Error(error)) if error == routing::was_shut_out() => sleep(LEASE_PAUSE).await,
+                checked_out => return checked_out,
+            }
+        }
+        Err(CheckoutError::ShutOut { shard: shard.name.clone(), generation: self.generation }.into())
     }
 }
 
@@ -241,6 +256,10 @@ fn split_words(options: &str) -> Vec<String> {
     words.retain(|word| !word.is_empty());
     words
 }
+
+/// Its map is read a moment after it has the lease.
+const LEASE_ATTEMPTS: usize = 20;
+const LEASE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Before the first shard is added there is no server to ask.
 fn parameters_without_shard(user: &str) -> Vec<(Arc<str>, Arc<str>)> {

@@ -1,6 +1,6 @@
 //! A bound parameter as SQL: a literal of its type, for statements that take no parameters.
 
-use crate::catalog::{Catalog, quoted_literal, quoted_name};
+use crate::catalog::{Catalog, hex, quoted_literal, quoted_name};
 use crate::shard_key::{Conversion, Format, KeyDatum, KeyType, oid};
 
 /// `None` when the value is not certainly one of its type: PostgreSQL says so where it is bound. NULL is one of every type.
@@ -24,7 +24,7 @@ pub(in crate::session) fn as_sql(type_oid: u32, format: Format, value: Option<&[
         (KeyType::Int4, Format::Binary) => i32::from_be_bytes(bytes.try_into().ok()?).to_string(),
         (KeyType::Int8, Format::Binary) => i64::from_be_bytes(bytes.try_into().ok()?).to_string(),
         (KeyType::Bool, Format::Binary) => (bytes == [1]).to_string(),
-        (KeyType::Uuid, Format::Binary) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        (KeyType::Uuid, Format::Binary) => hex(bytes),
         (KeyType::Bpchar | KeyType::Date | KeyType::Timestamp | KeyType::Timestamptz | KeyType::Bytea, Format::Binary) => {
             return None;
         }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::gather::release;
 use crate::backend::{Checkout, Connection, ConnectionError, CustomNames, Own, Pool, Pooled, Settings};
+use crate::catalog::hex;
 use crate::error::{PgError, SqlState};
 use crate::session::cancel::CancelTarget;
 use crate::session::protocol::describe::error_frame;
@@ -163,13 +164,6 @@ fn refused(shard: &str, error: ConnectionError) -> Failure {
         ConnectionError::Refused { body, .. } => Failure::Shard(error_frame(&body)),
         error => lost(shard, &error).into(),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let halves = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    let mut digits = String::with_capacity(bytes.len() * 2);
-    digits.extend(halves.filter_map(|half| char::from_digit(u32::from(half), 16)));
-    digits
 }
 
 fn unhex(digits: &[u8]) -> Option<Vec<u8>> {

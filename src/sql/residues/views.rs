@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::condition::is_excludable;
 use super::{exclude, uncoverable};
-use crate::catalog::{Catalog, DependencyTarget, DependentKind, Oid, Relation, RelationKind, quoted_name};
+use crate::catalog::{Catalog, DependencyTarget, DependentKind, Oid, Relation, RelationKind, hex, quoted_name};
 use crate::error::PgError;
 use crate::shardmap::{GroupId, MapSnapshot, TableKind};
 use crate::sql::context::Context;
@@ -17,8 +17,7 @@ use crate::sql::context::Context;
 /// In the schema `shardgate`.
 pub fn covering_name(schema: &str, name: &str) -> String {
     let digest = Sha256::digest(quoted_name(schema, name));
-    let digest: String = digest.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect();
-    format!("{COVERING_PREFIX}{digest}")
+    format!("{COVERING_PREFIX}{}", hex(digest.get(..DIGEST_BYTES).unwrap_or(&digest)))
 }
 
 /// The view whose covering view is named in what a shard says.

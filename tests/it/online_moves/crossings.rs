@@ -85,7 +85,29 @@ impl Ledger {
              UPDATE wide SET id = {another} WHERE id = {other}; COMMIT"
         );
         self.client.batch_execute(&text).await.unwrap_or_else(|error| panic!("{point}: {text}: {error:?}"));
+        self.cross_otherwise(point).await;
         self.is_right(point).await;
+    }
+
+    /// By statements that are not taken apart: they are done, or refused with what to do instead.
+    async fn cross_otherwise(&mut self, point: &str) {
+        for (from, to) in [(0, 1), (1, 0)] {
+            for other in [
+                "INSERT INTO wide VALUES ($old, 0, 'new') ON CONFLICT (id) DO UPDATE SET id = $new",
+                "MERGE INTO wide w USING (VALUES ($old::bigint)) s (id) ON w.id = s.id WHEN MATCHED THEN UPDATE SET id = $new",
+            ] {
+                let (old, new) = (self.taken[from][0], *self.free[to].last().expect("a key"));
+                let text = other.replace("$old", &old.to_string()).replace("$new", &new.to_string());
+                match self.client.batch_execute(&text).await {
+                    Ok(()) => assert_eq!(self.step(from, to), (old, new)),
+                    Err(error) => {
+                        let error = error.as_db_error().unwrap_or_else(|| panic!("{point}: {text}: {error:?}"));
+                        let is_refused = ["0A000", "55006"].contains(&error.code().code()) && error.hint().is_some();
+                        assert!(is_refused, "{point}: {text}: {error:?}");
+                    }
+                }
+            }
+        }
     }
 
     async fn is_right(&self, point: &str) {

@@ -240,8 +240,22 @@ async fn a_proxy_that_is_cut_off_from_the_map_is_shut_out_until_it_is_back() {
     let told = open.hear().await;
     assert!(is_excused(&told), "{told}");
     assert_eq!(stage.value(moves).await, 100);
+    // A login that has to ask a shard relies on no map: it hears of no transaction that is to be repeated.
+    let login = async |number: i32| {
+        let conninfo = format!("{} application_name=login_{number}", victim.conninfo());
+        tokio_postgres::connect(&conninfo, tokio_postgres::NoTls).await.map(drop)
+    };
+    let is_not_now = |error: &tokio_postgres::Error| error.code().is_some_and(|code| code.code() == "57P03");
+    let refused = login(0).await.expect_err("shut out");
+    assert!(is_not_now(&refused), "{refused:?}");
 
     map.stall(false);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut number = 1;
+    while let Err(error) = login(number).await {
+        assert!(is_not_now(&error) && Instant::now() < deadline, "{error:?}");
+        number += 1;
+    }
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         guest.send(&select(moves)).await;

@@ -1,7 +1,5 @@
-//! Somebody is killed at a named point of a move: the move ends by itself, done or aborted, and nothing is lost or left over.
-//!
-//! The driver is the command, which ends at the point as if killed; a proxy drives on. Servers are killed while the driver is held
-//! at the point, and started again.
+//! What is in the way of a move that goes on: a server that stays away, a lost connection, an abort in the middle of a copy. The stage of
+//! these, and of the kill matrix ([`super::matrix`]).
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -13,51 +11,6 @@ use tokio_postgres::Client;
 
 use super::{leftovers, partitions_on};
 use crate::support::{Cluster, Proxy, ProxyOptions};
-
-/// In the order in which a move comes to them.
-const POINTS: [&str; 23] = [
-    "announced",
-    "view_covered",
-    "excluding",
-    "gated",
-    "published",
-    "subscribed",
-    "copied",
-    "verified",
-    "held",
-    "drained",
-    "fenced",
-    "durable",
-    "switched",
-    "residue_at_source",
-    "target_opened",
-    "online",
-    "replication_ended",
-    "cleaning",
-    "cleaned",
-    "exclusion_ended",
-    "view_uncovered",
-    "ungated",
-    "abort_cleaned",
-];
-
-/// Of a move that can be rolled back, beside those above.
-const WAY_BACK_POINTS: [&str; 5] =
-    ["reverse_published", "reverse_subscribed", "reverse_enabled", "verified_again", "reverse_ended"];
-
-/// Of a rollback, in its order.
-const ROLLBACK_POINTS: [&str; 10] = [
-    "back_held",
-    "back_drained",
-    "back_fenced",
-    "back_durable",
-    "back_switched",
-    "back_residue_at_source",
-    "back_target_opened",
-    "back_online",
-    "abort_begun",
-    "abort_cleaned",
-];
 
 /// Everything has ended within this after the parts are back.
 pub(super) const ENDED_WITHIN: Duration = Duration::from_secs(60);
@@ -137,8 +90,9 @@ impl Stage {
         }
     }
 
-    fn server_mut(&mut self, part: Part) -> &mut Server {
+    pub(super) fn server_mut(&mut self, part: Part) -> &mut Server {
         match part {
+            Part::Driver | Part::Proxy => panic!("{part:?} is no server"),
             Part::Map => self.cluster.map_server_mut(),
             Part::Source => self.cluster.shard_server_mut(0),
             Part::Target => self.cluster.shard_server_mut(1),
@@ -161,6 +115,36 @@ impl Stage {
         while map.query_one(last, &[]).await.expect("a move").get::<_, String>(0) != wanted {
             assert!(Instant::now() < deadline, "the move is not {wanted}");
             tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// The last move, which has switched and can be rolled back.
+    pub(super) async fn switched(&self, partitions: &str, grace: &str) -> String {
+        let arguments = ["move", "--to", "b", "--max-pause", "3s", "--grace", grace, "--partition", partitions];
+        let moved = self.command(&arguments).wait().await.expect("it runs");
+        assert!(moved.success(), "the move has not switched");
+        let map = self.cluster.connect_map().await;
+        let last = "SELECT max(move_id)::text FROM shardgate_map.move";
+        map.query_one(last, &[]).await.expect("a move").get(0)
+    }
+
+    /// Before the cut-over, which waits for a person.
+    pub(super) async fn ask_to_abort(&self) {
+        let map = self.cluster.connect_map().await;
+        let ask = "UPDATE shardgate_map.move SET asked = 'abort' WHERE state = 'catching_up'";
+        let deadline = Instant::now() + ENDED_WITHIN;
+        while map.execute(ask, &[]).await.expect("ask") == 0 {
+            assert!(Instant::now() < deadline, "the move does not catch up");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// No shard has kept the term of a driver.
+    pub(super) async fn is_forgotten(&self, point: &str) {
+        for shard in 0..2 {
+            let terms = "SELECT count(*) FROM shardgate.term";
+            let terms: i64 = self.cluster.connect_shard(shard).await.query_one(terms, &[]).await.expect("terms").get(0);
+            assert_eq!(terms, 0, "{point}: shard {shard} knows the move again");
         }
     }
 
@@ -188,198 +172,21 @@ impl Stage {
     }
 }
 
-async fn driver_dies_at(points: &[&str]) {
-    let stage = Stage::start(Cluster::start(2).await).await;
-    let client = stage.proxy.connect().await;
-    for (cell, point) in points.iter().enumerate() {
-        let partitions = partitions_on(&stage.proxy, "t", "a").await;
-        let chosen = format!("{},{}", partitions[0], partitions[1]);
-        stage.arm(point, "abort");
-        let is_abort = point.starts_with("abort");
-        let mut driver = stage.drive(&chosen, if is_abort { &["--manual-cutover"] } else { &[] });
-        if is_abort {
-            let map = stage.cluster.connect_map().await;
-            let ask = "UPDATE shardgate_map.move SET asked = 'abort' WHERE state = 'catching_up'";
-            while map.execute(ask, &[]).await.expect("ask") == 0 {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        }
-        let died = tokio::time::timeout(ENDED_WITHIN, driver.wait()).await.expect("it comes to the point").expect("status");
-        assert!(died.code().is_none(), "{point}: the driver was not killed but ended with {died}");
-        stage.disarm(point);
-        // A write of every row waits where a part of the table is held, and is never refused.
-        let update = ["UPDATE t SET v = v + 1", "UPDATE seen SET v = v + 1"][cell % 2];
-        assert_eq!(client.execute(update, &[]).await.expect(point), 500);
-        let state = stage.ended().await;
-        assert_eq!(state, if is_abort { "aborted" } else { "done" }, "{point}");
-        stage.is_whole(&client, point, 500 * (cell as i64 + 1)).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_driver_that_dies_before_the_hold_is_replaced() {
-    driver_dies_at(&POINTS[..8]).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_driver_that_dies_in_the_pause_is_replaced() {
-    driver_dies_at(&POINTS[8..15]).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_driver_that_dies_after_the_pause_is_replaced() {
-    driver_dies_at(&POINTS[15..]).await;
-}
-
-/// The last move, which has switched and can be rolled back.
-async fn switched(stage: &Stage, partitions: &str, grace: &str) -> String {
-    let arguments = ["move", "--to", "b", "--max-pause", "3s", "--grace", grace, "--partition", partitions];
-    let moved = stage.command(&arguments).wait().await.expect("it runs");
-    assert!(moved.success(), "the move has not switched");
-    let map = stage.cluster.connect_map().await;
-    let last = "SELECT max(move_id)::text FROM shardgate_map.move";
-    map.query_one(last, &[]).await.expect("a move").get(0)
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_driver_that_dies_while_it_makes_or_ends_the_way_back_is_replaced() {
-    let stage = Stage::start(Cluster::start(2).await).await;
-    let client = stage.proxy.connect().await;
-    for (cell, point) in WAY_BACK_POINTS.iter().enumerate() {
-        let partition = partitions_on(&stage.proxy, "t", "a").await[0].to_string();
-        let is_end = cell >= 3;
-        let id = if is_end { switched(&stage, &partition, "1h").await } else { String::new() };
-        stage.arm(point, "abort");
-        let mut driver = match is_end {
-            true => stage.command(&["finish", &id]),
-            false => stage.command(&["move", "--to", "b", "--max-pause", "3s", "--grace", "1s", "--partition", &partition]),
-        };
-        let died = tokio::time::timeout(ENDED_WITHIN, driver.wait()).await.expect("it comes to the point").expect("status");
-        assert!(died.code().is_none(), "{point}: the driver was not killed but ended with {died}");
-        stage.disarm(point);
-        assert_eq!(client.execute("UPDATE t SET v = v + 1", &[]).await.expect(point), 500);
-        assert_eq!(stage.ended().await, "done", "{point}");
-        stage.is_whole(&client, point, 500 * (cell as i64 + 1)).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_driver_that_dies_in_a_rollback_is_replaced() {
-    let stage = Stage::start(Cluster::start(2).await).await;
-    let client = stage.proxy.connect().await;
-    for (cell, point) in ROLLBACK_POINTS.iter().enumerate() {
-        let partitions = partitions_on(&stage.proxy, "t", "a").await;
-        let id = switched(&stage, &format!("{},{}", partitions[0], partitions[1]), "1h").await;
-        assert_eq!(client.execute("UPDATE t SET v = v + 1", &[]).await.expect(point), 500);
-        stage.arm(point, "abort");
-        let mut driver = stage.command(&["rollback", &id]);
-        let died = tokio::time::timeout(ENDED_WITHIN, driver.wait()).await.expect("it comes to the point").expect("status");
-        assert!(died.code().is_none(), "{point}: the driver was not killed but ended with {died}");
-        stage.disarm(point);
-        assert_eq!(client.execute("UPDATE t SET v = v + 1", &[]).await.expect(point), 500);
-        assert_eq!(stage.ended().await, "aborted", "{point}");
-        stage.is_whole(&client, point, 1000 * (cell as i64 + 1)).await;
-        assert_eq!(partitions_on(&stage.proxy, "t", "a").await, partitions, "{point}");
-    }
-}
-
-/// In the grace period and in a rollback. What was written before the crash is there after it, wherever the move ends.
-async fn server_dies_after_the_switch(cells: &[(&str, Part)]) {
-    let mut stage = Stage::start(Cluster::separate_servers(2).await).await;
-    for (cell, (point, part)) in cells.iter().enumerate() {
-        let partition = partitions_on(&stage.proxy, "t", "a").await[0].to_string();
-        let is_rollback = point.starts_with("back");
-        let id = if is_rollback { switched(&stage, &partition, "1h").await } else { String::new() };
-        stage.arm(point, "hold");
-        let mut driver = match is_rollback {
-            true => stage.command(&["rollback", &id]),
-            false => stage.command(&["move", "--to", "b", "--max-pause", "3s", "--grace", "1s", "--partition", &partition]),
-        };
-        stage.until_reached(point).await;
-        if !is_rollback {
-            let client = stage.proxy.connect().await;
-            assert_eq!(client.execute("UPDATE t SET v = v + 1", &[]).await.expect(point), 500);
-        }
-        let server = stage.server_mut(*part);
-        server.kill().expect("killed");
-        server.start_again().expect("started again");
-        stage.disarm(point);
-        let state = stage.ended().await;
-        drop(driver.kill().await);
-        assert_eq!(state, if is_rollback { "aborted" } else { "done" }, "{point} {part:?}");
-        let client = stage.proxy.connect().await;
-        let written = cells[..=cell].iter().filter(|(point, _)| !point.starts_with("back")).count() as i64;
-        stage.is_whole(&client, &format!("{point} {part:?}"), 500 * written).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_that_crash_in_the_grace_period_lose_nothing() {
-    let cells = [
-        ("reverse_subscribed", Part::Target),
-        ("reverse_enabled", Part::Source),
-        ("reverse_enabled", Part::Target),
-        ("reverse_enabled", Part::Map),
-    ];
-    server_dies_after_the_switch(&cells).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_that_crash_in_a_rollback_lose_nothing() {
-    let cells = [
-        ("back_fenced", Part::Target),
-        ("back_durable", Part::Source),
-        ("back_switched", Part::Target),
-        ("back_switched", Part::Source),
-        ("back_fenced", Part::Map),
-        ("back_switched", Part::Map),
-    ];
-    server_dies_after_the_switch(&cells).await;
-}
-
-/// Of the separate servers: the map's, the source's, the target's.
-#[derive(Clone, Copy, Debug)]
+/// What fails. The servers are separate ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
+    Driver,
+    /// One of two.
+    Proxy,
     Map,
     Source,
     Target,
 }
 
-async fn server_dies_at(cells: &[(&str, Part)]) {
-    let mut stage = Stage::start(Cluster::separate_servers(2).await).await;
-    for (point, part) in cells {
-        let partitions = partitions_on(&stage.proxy, "t", "a").await;
-        stage.arm(point, "hold");
-        let mut driver = stage.drive(&partitions[0].to_string(), &[]);
-        stage.until_reached(point).await;
-        let server = stage.server_mut(*part);
-        server.kill().expect("killed");
-        server.start_again().expect("started again");
-        stage.disarm(point);
-        let state = stage.ended().await;
-        drop(driver.kill().await);
-        assert!(matches!(state.as_str(), "done" | "aborted"), "{point} {part:?}");
-        let client = stage.proxy.connect().await;
-        stage.is_whole(&client, &format!("{point} {part:?}"), 0).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_source_that_crashes_loses_nothing() {
-    let cells = ["subscribed", "verified", "fenced", "durable", "switched", "cleaning"].map(|point| (point, Part::Source));
-    server_dies_at(&cells).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_target_that_crashes_loses_nothing() {
-    let cells = ["subscribed", "fenced", "durable", "switched", "target_opened"].map(|point| (point, Part::Target));
-    server_dies_at(&cells).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_map_that_crashes_loses_nothing() {
-    let cells = ["gated", "held", "fenced", "switched", "online", "cleaning"].map(|point| (point, Part::Map));
-    server_dies_at(&cells).await;
+/// What a client may have to repeat.
+pub(super) fn is_passing(error: &tokio_postgres::Error) -> bool {
+    let code = error.code().map(|code| code.code().to_owned());
+    code.is_none_or(|code| ["40001", "57P03", "57P01", "08006"].contains(&code.as_str()))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

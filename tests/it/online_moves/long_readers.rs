@@ -4,16 +4,64 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use futures::TryStreamExt;
+use tokio::task::JoinHandle;
+use tokio_postgres::Client;
+use tokio_util::sync::CancellationToken;
 
 use super::kills::Stage;
 use super::{leftovers, move_partitions, partitions_on, rebalance, text};
 use crate::support::{Cluster, client_program};
 
 const SWITCHES: i64 = 20;
+/// They are no load.
+const BETWEEN_REPORTS: Duration = Duration::from_millis(50);
+/// When the readers have ended.
+const ALONE: i64 = 3;
+
+/// One after the other, in a transaction or each by itself: by groups that every shard has, and by rows that are brought together.
+fn reports(client: Client, begin: &'static str, end: &CancellationToken) -> JoinHandle<usize> {
+    let end = end.clone();
+    tokio::spawn(async move {
+        client.batch_execute(begin).await.expect("begun");
+        let mut reports = 0;
+        while !end.is_cancelled() {
+            for (query, expected) in [
+                ("SELECT count(*), count(DISTINCT id), sum(id)::bigint FROM t", (500, 500, 125_250)),
+                (
+                    "SELECT count(*), count(DISTINCT a.id), sum(b.id)::bigint FROM t a JOIN t b ON b.id = a.id + 1",
+                    (499, 499, 125_249),
+                ),
+            ] {
+                let row = client.query_one(query, &[]).await.unwrap_or_else(|error| panic!("{begin}: {query}: {error:?}"));
+                assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1), row.get::<_, i64>(2)), expected, "{begin}: {query}");
+            }
+            reports += 1;
+            tokio::time::sleep(BETWEEN_REPORTS).await;
+        }
+        client.batch_execute("COMMIT").await.expect("ended");
+        reports
+    })
+}
+
+/// The middle one of the pauses of the first moves, in ms, and of those without readers.
+async fn usual_pauses(stage: &Stage) -> (f64, f64) {
+    let map = stage.cluster.connect_map().await;
+    let pauses = format!(
+        "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY pause_ms) FILTER (WHERE move_id <= {SWITCHES}),
+                percentile_cont(0.5) WITHIN GROUP (ORDER BY pause_ms) FILTER (WHERE move_id > {SWITCHES}) FROM shardgate_map.move"
+    );
+    let row = map.query_one(&pauses, &[]).await.expect("pauses");
+    (row.get(0), row.get(1))
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_of_every_kind_outlive_moves_and_delay_none() {
     let stage = Stage::start(Cluster::start(2).await).await;
+    let end = CancellationToken::new();
+    let reporting = [
+        reports(stage.proxy.connect().await, "SELECT 1", &end),
+        reports(stage.proxy.connect().await, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &end),
+    ];
     // Has read, and idles.
     let idle = stage.proxy.connect().await;
     idle.batch_execute("BEGIN; SELECT count(*) FROM t").await.expect("a reader");
@@ -38,6 +86,10 @@ async fn readers_of_every_kind_outlive_moves_and_delay_none() {
     let attempts = map.query_one("SELECT max(attempts), count(*) FILTER (WHERE state = 'done') FROM shardgate_map.move", &[]).await;
     let attempts = attempts.expect("moves");
     assert_eq!((attempts.get::<_, i32>(0), attempts.get::<_, i64>(1)), (1, SWITCHES), "a cut-over was delayed: {shown:?}");
+    end.cancel();
+    for reports in reporting {
+        assert!(reports.await.expect("a report goes on") > 1);
+    }
 
     let seen = idle.query_one("SELECT count(*) FROM t", &[]).await.expect("the idle reader goes on");
     assert_eq!(seen.get::<_, i64>(0), 500);
@@ -52,6 +104,12 @@ async fn readers_of_every_kind_outlive_moves_and_delay_none() {
     }
     assert_eq!(rows, 500 * 20);
     drop((copied, copying));
+    for _ in 0..ALONE {
+        let partition = partitions_on(&stage.proxy, "t", "a").await[0];
+        move_partitions(&stage.cluster, &[partition], "b").await;
+    }
+    let (beside, alone) = usual_pauses(&stage).await;
+    assert!(beside < alone * 10.0 + 100.0, "held for {beside} ms beside readers, for {alone} ms without them");
     // Triggers that could not be dropped beside the readers are disabled, and found.
     let doctor = rebalance(&stage.cluster, &["doctor", "--fix"]).await;
     assert!(matches!(doctor.status.code(), Some(0 | 1)), "{}", text(&doctor.stderr));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::aborts::started;
 use super::{leftovers, partitions_on, rebalance, text};
-use crate::support::Cluster;
+use crate::support::{Cluster, Proxy};
 
 const TABLE: &str = "CREATE TABLE t (id bigint PRIMARY KEY, v text); INSERT INTO t SELECT g, 'x' FROM generate_series(1, 1000) g";
 
@@ -66,50 +66,50 @@ async fn a_move_gives_way_to_a_change_of_the_schema() {
 
 #[tokio::test]
 async fn doctor_finds_and_removes_what_is_left_over() {
-    let (cluster, proxy) = started(TABLE).await;
+    let (cluster, proxy) = started(&format!("{TABLE}; CREATE VIEW seen AS SELECT * FROM t")).await;
+    let first = partitions_on(&proxy, "t", "a").await[0].to_string();
+    let moved = rebalance(&cluster, &["move", "--partition", &first, "--to", "b", "--finish"]).await;
+    assert!(moved.status.success(), "{}", text(&moved.stderr));
     let healthy = rebalance(&cluster, &["doctor"]).await;
     assert_eq!(healthy.status.code(), Some(0), "{}", text(&healthy.stdout));
-    let source = cluster.connect_shard(0).await;
-    source
-        .batch_execute(
-            "CREATE PUBLICATION shardgate_move_77 FOR TABLE t;
-             CREATE TABLE shardgate.gate_77 (is_open bool);
-             CREATE FUNCTION shardgate.gate_77() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
-             CREATE TRIGGER zz_shardgate_move_77_insert AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION shardgate.gate_77();
-             INSERT INTO shardgate.residue (group_id, move_id, hashes) VALUES (1, 77, '{[1,2]}');
-             CREATE TRIGGER \"00_shardgate_move_77_1_delete\" AFTER DELETE ON t FOR EACH ROW EXECUTE FUNCTION shardgate.gate_77();
-             CREATE SUBSCRIPTION shardgate_move_77_back CONNECTION 'host=127.0.0.1 port=1' PUBLICATION p
-                 WITH (connect = false, slot_name = 'shardgate_move_77_back');
-             CREATE VIEW shardgate.view_0123456789abcdef AS SELECT * FROM t",
-        )
-        .await
-        .expect("planted");
-    source.execute("SELECT pg_create_logical_replication_slot('shardgate_move_77', 'pgoutput')", &[]).await.expect("a slot");
-    cluster
-        .connect_shard(1)
-        .await
-        .batch_execute(
-            "CREATE SUBSCRIPTION shardgate_move_77 CONNECTION 'host=127.0.0.1 port=1' PUBLICATION p
-                 WITH (connect = false, slot_name = 'shardgate_move_77');
-             CREATE PUBLICATION shardgate_move_77_back FOR TABLE t;
-             INSERT INTO t SELECT id, 'stray' FROM (VALUES (1), (2), (3), (4), (5), (6), (7), (8), (9), (10)) v (id)",
-        )
-        .await
-        .expect("planted");
-    let slot = "SELECT pg_create_logical_replication_slot('shardgate_move_77_back', 'pgoutput')";
-    cluster.connect_shard(1).await.execute(slot, &[]).await.expect("a slot");
+    plant(&cluster).await;
     let found = rebalance(&cluster, &["doctor", "--json"]).await;
     assert_eq!(found.status.code(), Some(1));
     let told = text(&found.stdout);
     let back = |kind: &str| told.contains(&format!("{kind} shardgate_move_77_back"));
     assert!(["subscription", "publication", "slot"].into_iter().all(back), "what a way back has left: {told}");
-    for kind in ["slot", "publication", "subscription", "trigger", "gate", "residues", "covering view", "rows of table"] {
+    for kind in [
+        "slot shardgate_move_77",
+        "publication",
+        "subscription",
+        "trigger",
+        "gate",
+        "residues of move 77",
+        "covering view view_0123456789abcdef",
+        "covering views of move 77",
+        "markers of replication of move 77",
+        "the term of a driver of move 77",
+        "a record of the switch of move 1",
+        "move 77, which the map does not know",
+        "1 copies that were set aside",
+        "replication origin pg_999999 without",
+        "slot pg_999999_sync_16400_",
+        "rows of table",
+    ] {
         assert!(told.contains(kind), "{kind}: {told}");
     }
     let fixed = rebalance(&cluster, &["doctor", "--fix"]).await;
     // The stray rows stay: nothing deletes rows that it does not understand.
     assert_eq!(fixed.status.code(), Some(1), "{}", text(&fixed.stdout));
     assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
+    let records = "SELECT (SELECT count(*) FROM shardgate.marker) + (SELECT count(*) FROM shardgate.term)
+                        + (SELECT count(*) FROM shardgate.set_aside) + (SELECT count(*) FROM shardgate.covering_view)
+                        + (SELECT count(*) FROM pg_replication_origin)";
+    let source = cluster.connect_shard(0).await;
+    assert_eq!(source.query_one(records, &[]).await.expect("records").get::<_, i64>(0), 0);
+    // What the map has forgotten a person looks at.
+    let known = source.query("DELETE FROM shardgate.switched RETURNING move_id", &[]).await.expect("switches");
+    assert_eq!(known.iter().map(|row| row.get(0)).collect::<Vec<i32>>(), [77]);
     cluster.connect_shard(1).await.batch_execute("DELETE FROM t WHERE v = 'stray'").await.expect("deleted");
     let healthy = rebalance(&cluster, &["doctor"]).await;
     assert_eq!(healthy.status.code(), Some(0), "{}", text(&healthy.stdout));
@@ -144,6 +144,72 @@ async fn doctor_finds_and_removes_what_is_left_over() {
     let told = on_terminal(&cluster, &["move", "--partition", &partition, "--to", "b"]).await;
     assert!(told.contains(&format!("move {} a -> b: switched [", id + 1)) && told.contains(" of "), "{told}");
     assert!(told.contains("pause "), "{told}");
+    a_fence_is_finished(&cluster, proxy).await;
+}
+
+/// Something of every kind, of a move that the map does not know; and of one that has ended, what a shard knows of its switch.
+async fn plant(cluster: &Cluster) {
+    let source = cluster.connect_shard(0).await;
+    source
+        .batch_execute(
+            "CREATE PUBLICATION shardgate_move_77 FOR TABLE t;
+             CREATE TABLE shardgate.gate_77 (is_open bool);
+             CREATE FUNCTION shardgate.gate_77() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+             CREATE TRIGGER zz_shardgate_move_77_insert AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION shardgate.gate_77();
+             INSERT INTO shardgate.residue (group_id, move_id, hashes) VALUES (1, 77, '{[1,2]}');
+             CREATE TRIGGER \"00_shardgate_move_77_1_delete\" AFTER DELETE ON t FOR EACH ROW EXECUTE FUNCTION shardgate.gate_77();
+             CREATE SUBSCRIPTION shardgate_move_77_back CONNECTION 'host=127.0.0.1 port=1' PUBLICATION p
+                 WITH (connect = false, slot_name = 'shardgate_move_77_back');
+             CREATE VIEW shardgate.view_0123456789abcdef AS SELECT * FROM t;
+             CREATE VIEW shardgate.view_00000000000000aa AS SELECT * FROM t;
+             INSERT INTO shardgate.covering_view VALUES (77, 'view_00000000000000aa', 'SELECT');
+             INSERT INTO shardgate.marker VALUES (77, 1), (77, 2);
+             INSERT INTO shardgate.term VALUES (77, 1);
+             INSERT INTO shardgate.switched (move_id, incarnation) VALUES (1, 1), (77, 1);
+             CREATE TABLE IF NOT EXISTS shardgate.set_aside (transaction xid8 NOT NULL, relation regclass NOT NULL, contents text NOT NULL);
+             INSERT INTO shardgate.set_aside VALUES (pg_current_xact_id(), 't', '(1,x)');
+             INSERT INTO pg_replication_origin VALUES (999, 'pg_999999')",
+        )
+        .await
+        .expect("planted");
+    let copy_slot = "SELECT pg_create_logical_replication_slot(format('pg_999999_sync_16400_%s', system_identifier), 'pgoutput')
+                     FROM pg_control_system()";
+    source.query_one(copy_slot, &[]).await.expect("the slot of a copy");
+    source.execute("SELECT pg_create_logical_replication_slot('shardgate_move_77', 'pgoutput')", &[]).await.expect("a slot");
+    cluster
+        .connect_shard(1)
+        .await
+        .batch_execute(
+            "CREATE SUBSCRIPTION shardgate_move_77 CONNECTION 'host=127.0.0.1 port=1' PUBLICATION p
+                 WITH (connect = false, slot_name = 'shardgate_move_77');
+             CREATE PUBLICATION shardgate_move_77_back FOR TABLE t;
+             INSERT INTO t SELECT id, 'stray' FROM generate_series(1, 20) v (id) ON CONFLICT DO NOTHING",
+        )
+        .await
+        .expect("planted");
+    let slot = "SELECT pg_create_logical_replication_slot('shardgate_move_77_back', 'pgoutput')";
+    cluster.connect_shard(1).await.execute(slot, &[]).await.expect("a slot");
+}
+
+/// Of a proxy that a mover had begun to shut out, when nobody was left to finish it.
+async fn a_fence_is_finished(cluster: &Cluster, mut proxy: Proxy) {
+    proxy.signal(rustix::process::Signal::KILL);
+    proxy.wait(Duration::from_secs(20));
+    let map = cluster.connect_map().await;
+    let fence = "INSERT INTO shardgate_map.fence (proxy_id, generation, address, begun_at)
+                 VALUES (42, 3, 'gone:6432', clock_timestamp() - interval '1 min')";
+    map.batch_execute(fence).await.expect("planted");
+    let found = rebalance(cluster, &["doctor"]).await;
+    assert!(text(&found.stdout).contains("(gone:6432) is not shut out yet by: a, b"), "{}", text(&found.stdout));
+    assert_eq!(found.status.code(), Some(1));
+    let fixed = rebalance(cluster, &["doctor", "--fix"]).await;
+    assert_eq!(fixed.status.code(), Some(0), "{}", text(&fixed.stdout));
+    assert_eq!(map.query_one("SELECT count(*) FROM shardgate_map.fence", &[]).await.expect("fences").get::<_, i64>(0), 0);
+    for shard in 0..2 {
+        let shut_out = "SELECT generation FROM shardgate.shut_out WHERE proxy_id = 42";
+        let generation: i64 = cluster.connect_shard(shard).await.query_one(shut_out, &[]).await.expect("shut out").get(0);
+        assert_eq!(generation, 3);
+    }
 }
 
 /// What the command writes to a terminal.

@@ -30,7 +30,11 @@ struct Kinds {
 
 impl Kinds {
     async fn start() -> Self {
-        let stage = Stage::start(Cluster::start(2).await).await;
+        Self::start_on(Cluster::start(2).await).await
+    }
+
+    async fn start_on(cluster: Cluster) -> Self {
+        let stage = Stage::start(cluster).await;
         let client = stage.proxy.connect().await;
         client
             .batch_execute(
@@ -210,6 +214,18 @@ async fn a_key_is_deleted_while_replication_is_late() {
     for (table, kind) in early.iter_mut().enumerate() {
         *kind = kinds.kind(table).await;
     }
+    // It refers to two keys of a kind.
+    kinds
+        .client
+        .batch_execute(
+            "ALTER TABLE kinds ADD COLUMN code int UNIQUE;
+             CREATE TABLE coded (id bigint PRIMARY KEY, code int REFERENCES kinds (code) ON UPDATE CASCADE,
+                                 kind int REFERENCES kinds ON UPDATE CASCADE);
+             SELECT shardgate.distribute_table('coded', 'id', colocate_with => 't');
+             INSERT INTO kinds VALUES (900001, 'coded', 5); INSERT INTO coded SELECT g, 5, 900001 FROM generate_series(1, 40) g",
+        )
+        .await
+        .expect("a table that refers to two keys");
     let list = list_of_half(&kinds.stage).await;
     let arguments = ["move", "--to", "b", "--max-pause", "3s", "--keep", "--partition", &list];
     kinds.stage.arm("verified", "hold");
@@ -218,10 +234,22 @@ async fn a_key_is_deleted_while_replication_is_late() {
     let target = kinds.stage.cluster.connect_shard(1).await;
     target.batch_execute("ALTER SUBSCRIPTION shardgate_move_1 DISABLE").await.expect("disabled");
     for ((table, _), kind) in TABLES.iter().zip(early) {
-        let text = format!("UPDATE {table} SET kind = 100000 + {kind} WHERE kind = {kind}; DELETE FROM kinds WHERE id = {kind}");
-        for text in text.split("; ") {
-            kinds.client.batch_execute(text).await.expect(text);
-        }
+        let update = format!("UPDATE {table} SET kind = 100000 + {kind} WHERE kind = {kind}");
+        kinds.client.batch_execute(&update).await.expect(&update);
+        let delete = format!("DELETE FROM kinds WHERE id = {kind}");
+        // Each constraint has its own time.
+        let constraints = "SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS deferred_kind_fkey DEFERRED";
+        let delete = if *table == "deferred" { format!("BEGIN; {constraints}; {delete}; COMMIT") } else { delete };
+        kinds.client.batch_execute(&delete).await.unwrap_or_else(|error| panic!("{delete}: {}", told(&error)));
+    }
+    let copies = "SELECT count(*) FROM coded";
+    let before: i64 = target.query_one(copies, &[]).await.expect("copies").get(0);
+    for change in ["UPDATE kinds SET code = 6 WHERE code = 5", "UPDATE kinds SET id = 900002 WHERE id = 900001"] {
+        kinds.client.batch_execute(change).await.expect(change);
+        let after: i64 = target.query_one(copies, &[]).await.expect("copies").get(0);
+        assert!(before > 0 && after == before, "{change}: {after} of {before} copies are left");
+        let set_aside = target.query_one("SELECT count(*) FROM shardgate.set_aside", &[]).await.expect("what is set aside");
+        assert_eq!(set_aside.get::<_, i64>(0), 0, "{change}");
     }
     // Rows that come while their kind goes.
     target.batch_execute("ALTER SUBSCRIPTION shardgate_move_1 ENABLE").await.expect("enabled");
@@ -259,6 +287,122 @@ async fn a_key_is_deleted_while_replication_is_late() {
     source.batch_execute("ALTER SUBSCRIPTION shardgate_move_1_back ENABLE").await.expect("enabled");
     assert!(kinds.stage.command(&["rollback", "1"]).wait().await.expect("it runs").success());
     kinds.is_whole("after the rollback").await;
+    let coded = "SELECT count(*) FROM coded WHERE code = 6 AND kind = 900002";
+    assert_eq!(kinds.client.query_one(coded, &[]).await.expect("coded").get::<_, i64>(0), 40);
+}
+
+/// Until one of these processes waits for a lock of this kind.
+async fn until_waits(client: &Client, backend: &str, lock: &str) {
+    let sql = format!(
+        "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+         WHERE NOT l.granted AND l.locktype = '{lock}' AND a.backend_type LIKE '{backend}%' AND a.datname = current_database()"
+    );
+    let deadline = std::time::Instant::now() + super::kills::ENDED_WITHIN;
+    while client.query_one(&sql, &[]).await.expect("locks").get::<_, i64>(0) == 0 {
+        assert!(std::time::Instant::now() < deadline, "no {backend} waits for a lock of {lock}");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+/// Replication and the change of a key meet in the middle: neither ends in a deadlock, and no answer is false.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_changed_while_rows_that_refer_to_it_arrive() {
+    // A slot is made only when no transaction of its server writes.
+    let mut kinds = Kinds::start_on(Cluster::separate_servers(2).await).await;
+    let (copied, first, second, third, fourth) =
+        (kinds.kind(1).await, kinds.kind(1).await, kinds.kind(1).await, kinds.kind(1).await, kinds.kind(1).await);
+    let repoint = |kind: i32| format!("UPDATE restricted SET kind = 100000 + {kind} WHERE kind = {kind}");
+    for kind in [first, third] {
+        kinds.client.batch_execute(&repoint(kind)).await.expect("nothing refers to it");
+    }
+    let list = list_of_half(&kinds.stage).await;
+    let arguments = ["move", "--to", "b", "--max-pause", "3s", "--finish", "--partition", &list];
+    kinds.stage.arm("published", "hold");
+    kinds.stage.arm("verified", "hold");
+    let mut driver = kinds.stage.command(&arguments);
+    kinds.stage.until_reached("published").await;
+    let (source, target) = (kinds.stage.cluster.connect_shard(0).await, kinds.stage.cluster.connect_shard(1).await);
+    let hashes: String = target.query_one("SELECT hashes::text FROM shardgate.residue", &[]).await.expect("the set").get(0);
+    let moving = async |table: &str| {
+        let sql = format!("SELECT min(id) FROM {table} WHERE hashint8extended(id, 0) <@ '{hashes}'::int8multirange");
+        source.query_one(&sql, &[]).await.expect("a row that moves").get::<_, i64>(0)
+    };
+    let holder = kinds.stage.cluster.connect_shard(1).await;
+    let other = kinds.stage.cluster.connect_shard(1).await;
+    let deleting = |client: Client, condition: String| {
+        tokio::spawn(async move {
+            client.batch_execute(&format!("DELETE FROM kinds WHERE {condition}")).await.map_err(|error| told(&error))
+        })
+    };
+
+    // The first copy of a table has read rows that refer to the key, and comes to its end between what looks for them and the check.
+    let row = moving("restricted").await;
+    let in_the_way = format!(
+        "BEGIN; SET LOCAL session_replication_role = replica; SET LOCAL shardgate.unfollowed = 'on'; INSERT INTO restricted (id) VALUES ({row})"
+    );
+    holder.batch_execute(&in_the_way).await.expect("in the way of the copy");
+    kinds.stage.disarm("published");
+    until_waits(&target, "logical replication", "transactionid").await;
+    let ready = "SELECT count(*) FROM pg_subscription_rel WHERE srrelid = 'to_none'::regclass AND srsubstate = 'r'";
+    while target.query_one(ready, &[]).await.expect("states").get::<_, i64>(0) == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    kinds.client.batch_execute(&repoint(copied)).await.expect("after the copy has read");
+    other.batch_execute("BEGIN; LOCK TABLE to_none IN EXCLUSIVE MODE").await.expect("the check waits");
+    let deleted = deleting(kinds.stage.proxy.connect().await, format!("id = {copied}"));
+    until_waits(&target, "client backend", "relation").await;
+    holder.batch_execute("ROLLBACK").await.expect("out of the way");
+    let arrived =
+        "SELECT EXISTS (SELECT FROM restricted) OR EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)";
+    while !target.query_one(arrived, &[]).await.expect("the copy").get::<_, bool>(0) {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    other.batch_execute("ROLLBACK").await.expect("the check goes on");
+    assert_eq!(deleted.await.expect("it runs"), Ok(()), "nothing refers to the key");
+    kinds.stage.until_reached("verified").await;
+
+    // Replication has written rows that refer to the second key, and waits for the change of the first one.
+    let stalled = format!("BEGIN; SELECT FROM t WHERE id = {} FOR UPDATE", moving("t").await);
+    let stall = format!("UPDATE t SET v = v WHERE id = {}", moving("t").await);
+    holder.batch_execute(&stalled).await.expect("replication waits");
+    for text in [&stall, &repoint(second)] {
+        kinds.client.batch_execute(text).await.expect(text);
+    }
+    until_waits(&target, "logical replication", "transactionid").await;
+    other.batch_execute("BEGIN; LOCK TABLE to_none IN EXCLUSIVE MODE").await.expect("the change waits");
+    let began = std::time::Instant::now();
+    let deleted = deleting(kinds.stage.proxy.connect().await, format!("id IN ({first}, {second})"));
+    until_waits(&target, "client backend", "relation").await;
+    holder.batch_execute("ROLLBACK").await.expect("replication goes on");
+    until_waits(&target, "logical replication", "advisory").await;
+    other.batch_execute("ROLLBACK").await.expect("the change goes on");
+    assert_eq!(deleted.await.expect("it runs"), Ok(()), "tried again");
+    assert!(began.elapsed() < std::time::Duration::from_secs(4), "it has taken {:?}", began.elapsed());
+    let repeated = kinds.stage.proxy.admin("/metrics").expect("metrics").1;
+    let refusals = repeated.lines().find_map(|line| line.strip_prefix("shardgate_gate_refusals_total "));
+    assert!(refusals.is_some_and(|count| count != "0"), "{repeated}");
+
+    // The same in a transaction, which the client repeats.
+    holder.batch_execute(&stalled).await.expect("replication waits");
+    for text in [&stall, &repoint(fourth)] {
+        kinds.client.batch_execute(text).await.expect(text);
+    }
+    until_waits(&target, "logical replication", "transactionid").await;
+    kinds.client.batch_execute(&format!("BEGIN; DELETE FROM kinds WHERE id = {third}")).await.expect("the first key");
+    holder.batch_execute("ROLLBACK").await.expect("replication goes on");
+    until_waits(&target, "logical replication", "advisory").await;
+    let delete = format!("DELETE FROM kinds WHERE id = {fourth}");
+    let refused = kinds.client.batch_execute(&delete).await.expect_err("replication waits for this transaction");
+    assert_eq!(told(&refused), "40001 rows that refer to this key are being moved");
+    kinds.client.batch_execute("ROLLBACK").await.expect("rolled back");
+    kinds.client.batch_execute(&format!("DELETE FROM kinds WHERE id IN ({third}, {fourth})")).await.expect("repeated");
+    let errors =
+        "SELECT sum(apply_error_count + sync_error_count)::bigint FROM pg_stat_subscription_stats WHERE subname LIKE 'shardgate%'";
+    assert_eq!(target.query_one(errors, &[]).await.expect("errors").get::<_, i64>(0), 0, "replication has met a deadlock");
+    kinds.stage.disarm("verified");
+    assert!(driver.wait().await.expect("it runs").success());
+    kinds.expected[1][2] += 5 * ROWS;
+    kinds.is_whole("after the move").await;
 }
 
 /// In the pause: a change waits and then succeeds, and a transaction that has changed a key before is waited for.

@@ -142,13 +142,38 @@ async fn what_stands_against_a_move_in_its_grace_period_is_told_with_the_way_out
 #[tokio::test]
 async fn a_schema_change_waits_for_the_end_of_a_grace_period_or_says_how_to_end_it() {
     let (cluster, proxy) = started(TABLE).await;
-    let one = partitions_on(&proxy, "t", "a").await[0].to_string();
-    succeeds(&cluster, &["move", "--partition", &one, "--to", "b"]).await;
+    let partitions = partitions_on(&proxy, "t", "a").await;
+    let (one, other) = (partitions[0].to_string(), partitions[1].to_string());
     let client = proxy.connect().await;
+    client.batch_execute("CREATE TABLE days (day date) PARTITION BY RANGE (day)").await.expect("a partitioned table");
+    succeeds(&cluster, &["move", "--partition", &one, "--to", "b"]).await;
+    succeeds(&cluster, &["move", "--partition", &other, "--to", "b", "--manual-cutover", "--detach"]).await;
+    until_move(&cluster, |_, error| error.contains("cutover")).await;
+    // Nobody has asked for its end: it is not waited for, and no other move gives way for nothing.
+    let began = std::time::Instant::now();
+    for change in
+        ["CREATE TABLE days_1 PARTITION OF days FOR VALUES FROM ('2024-01-01') TO ('2024-02-01')", "ALTER TABLE t ADD w int"]
+    {
+        let refused = client.batch_execute(change).await.expect_err("refused");
+        let refused = refused.as_db_error().expect("an error of the server").clone();
+        assert_eq!((refused.code().code(), refused.message()), ("55006", "the schema cannot be changed while move 1 runs"));
+        assert!(refused.hint().is_some_and(|hint| hint.contains("\"shard-rebalance finish 1\"")), "{refused:?}");
+    }
+    assert!(began.elapsed() < std::time::Duration::from_secs(10), "refused after {:?}", began.elapsed());
+    let map = cluster.connect_map().await;
+    let state = "SELECT state, asked FROM shardgate_map.move WHERE move_id = 2";
+    let row = map.query_one(state, &[]).await.expect("the other move");
+    assert_eq!((row.get::<_, &str>(0), row.get::<_, Option<&str>>(1)), ("catching_up", None));
     let altering = async {
+        let is_asked = "SELECT count(*) FROM shardgate_map.move WHERE move_id = 1 AND (asked = 'finish' OR state = 'cleaning_up')";
+        while map.query_one(is_asked, &[]).await.expect("the move").get::<_, i64>(0) == 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
         client.batch_execute("ALTER TABLE t ADD COLUMN w int DEFAULT 3").await.expect("altered once the move is finished");
     };
     tokio::join!(altering, succeeds(&cluster, &["finish", "1"]));
+    let row = map.query_one(state, &[]).await.expect("the other move");
+    assert_eq!(row.get::<_, &str>(0), "aborted", "it has given way");
     let sum: i64 = client.query_one("SELECT sum(w) FROM t", &[]).await.expect("sum").get(0);
     assert_eq!(sum, 3000);
     assert_eq!(leftovers(&cluster).await, Vec::<String>::new());

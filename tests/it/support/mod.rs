@@ -27,6 +27,6 @@ pub use doorman::Doorman;
 pub use frozen::Frozen;
 pub use proxy::{Proxy, ProxyOptions, ProxyUser};
 pub use psql::{client_program, psql_output, psql_rows};
-pub use standby::Standby;
+pub use standby::{Backup, Standby};
 pub use volume::volume;
 pub use wire_client::{Message, WireClient, cancel};

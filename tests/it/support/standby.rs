@@ -110,3 +110,21 @@ fn copy(primary: &Server, options: &ServerOptions) {
         .expect("run pg_basebackup");
     assert!(status.success(), "pg_basebackup failed");
 }
+
+/// A copy of a server as it was once, which has heard of nothing since.
+pub struct Backup(ServerOptions);
+
+impl Backup {
+    pub fn of(server: &Server) -> Self {
+        let options = server_options(&[]);
+        copy(server, &options);
+        Self(options)
+    }
+
+    /// The server is gone: the copy takes its port, as a primary of another timeline.
+    pub async fn take_over(self, port: u16) -> Server {
+        let server = Server::start(&self.0).expect("start the copy");
+        let primary = server.url("postgres");
+        Standby { server, options: self.0, primary }.take_over(port).await
+    }
+}
