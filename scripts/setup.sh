@@ -20,10 +20,9 @@ postgres_bin() {
 }
 
 has_contrib() {
-    # Debian keeps each version's shared files under its number; elsewhere they lie beside the programs.
+    # Debian keeps each version's shared files under its number. To programs that are not its own it has nothing to add.
     version=$(basename "$(dirname "$1")")
-    [ -e "/usr/share/postgresql/$version/extension/hstore.control" ] || ls "$1"/../share/*/extension/hstore.control \
-        "$1"/../share/extension/hstore.control >/dev/null 2>&1
+    case "$1" in /usr/lib/postgresql/*) [ -e "/usr/share/postgresql/$version/extension/hstore.control" ] ;; esac
 }
 
 has_libclang() {

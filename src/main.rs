@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use shardgate::config::Config;
 use shardgate::declare;
+use shardgate::declare::check::PlanAsked;
 use shardgate::demo::{self, DemoOptions, ShardAddress};
 use shardgate::{server, telemetry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -33,9 +34,16 @@ enum Command {
     Check {
         #[command(flatten)]
         config: ConfigArgument,
-        /// The findings as JSON
+        /// The findings, or the script, as JSON
         #[arg(long)]
         json: bool,
+        /// Print the script that declares the tables by these keys instead, as JSON: '{"customers": "id", "invoices": "customer_id"}';
+        /// without keys, those that are proposed, and the script of the best
+        #[arg(long, value_name = "KEYS", num_args = 0..=1, default_missing_value = "")]
+        plan_tables: Option<String>,
+        /// Tables that are to be reference tables, separated by commas
+        #[arg(long, value_name = "TABLES", value_delimiter = ',', requires = "plan_tables")]
+        reference_tables: Vec<String>,
     },
     /// A local cluster of real PostgreSQL servers with a book catalogue, until Ctrl-C
     Demo(DemoCommand),
@@ -111,7 +119,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(ConfigArgument { config }) => serve(config),
         Command::Init(ConfigArgument { config }) => init(config),
-        Command::Check { config: ConfigArgument { config }, json } => check(config, json),
+        Command::Check { config: ConfigArgument { config }, json, plan_tables, reference_tables } => {
+            check(config, json, plan_tables.map(|keys| PlanAsked { keys, reference_tables }))
+        }
         Command::Demo(command) => run_demo(command),
     }
 }
@@ -143,9 +153,14 @@ fn init(path: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn check(path: Option<PathBuf>, is_json: bool) -> anyhow::Result<ExitCode> {
+fn check(path: Option<PathBuf>, is_json: bool, plan: Option<PlanAsked>) -> anyhow::Result<ExitCode> {
     let code = match Config::load(path.as_deref()) {
-        Ok(config) => current_thread_runtime()?.block_on(declare::check::run(&config, is_json))?,
+        Ok(config) => current_thread_runtime()?.block_on(async {
+            match &plan {
+                Some(asked) => declare::check::plan(&config, asked, is_json).await,
+                None => declare::check::run(&config, is_json).await,
+            }
+        })?,
         Err(error) if is_json => declare::check::report_bad_settings(&anyhow::Error::from(error))?,
         Err(error) => return Err(error.into()),
     };

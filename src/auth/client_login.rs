@@ -18,9 +18,10 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use super::frame::{FrameError, read_frame};
 use super::scram::{MECHANISM, MECHANISM_PLUS};
-use super::scram_server::{Binding, ScramFailure, ServerFirst};
+use super::scram_server::{Binding, ScramFailure, ServerFirst, Subject};
 use super::shard_login::{BackendCredentials, BackendSecret};
 use super::users::Users;
+use super::verifier_source::VerifierSource;
 use crate::config::{AuthConfig, AuthMethod};
 use crate::error::{PgError, SqlState};
 use crate::net::StartupParameters;
@@ -29,6 +30,7 @@ use crate::net::StartupParameters;
 pub struct Authenticator {
     method: AuthMethod,
     users: Users,
+    unlisted: Option<Arc<dyn VerifierSource>>,
     database: String,
 }
 
@@ -57,7 +59,12 @@ pub enum AuthError {
 impl Authenticator {
     /// Hashes the passwords of the settings: about a millisecond each.
     pub fn new(settings: &AuthConfig, database: &str) -> Self {
-        Self { method: settings.method, users: Users::new(settings), database: database.into() }
+        Self { method: settings.method, users: Users::new(settings), unlisted: None, database: database.into() }
+    }
+
+    /// Asks this for users who are not listed.
+    pub fn with_unlisted(self, source: Arc<dyn VerifierSource>) -> Self {
+        Self { unlisted: Some(source), ..self }
     }
 
     /// Runs the dialogue. `buffer` holds what the client has sent so far and takes what it sends; on success `reply` ends with
@@ -95,8 +102,19 @@ impl Authenticator {
         let secret = match self.method {
             AuthMethod::Trust => known.map_or(BackendSecret::None, |user| user.backend_secret()),
             AuthMethod::ScramSha256 => {
-                let keys = dialogue.scram(&self.users, name, end_point).await?;
-                known.map_or(BackendSecret::None, |user| user.backend_secret_with(keys))
+                let unlisted = self.unlisted.as_ref().filter(|_| known.is_none());
+                let found = match unlisted {
+                    Some(source) => source.verifier(name).await.map_err(AuthError::Refused)?,
+                    None => None,
+                };
+                let proven = dialogue.scram(self.users.subject(name, found), name, end_point).await;
+                if let (Err(_), Some(source)) = (&proven, unlisted) {
+                    source.forget(name);
+                }
+                match known {
+                    Some(user) => user.backend_secret_with(proven?),
+                    None => BackendSecret::Keys(Arc::new(proven?)),
+                }
             }
         };
         self.check_database(startup)?;
@@ -135,7 +153,7 @@ struct Dialogue<'a, S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Dialogue<'_, S> {
-    async fn scram(&mut self, users: &Users, name: &str, end_point: Option<&Arc<[u8]>>) -> Result<super::ScramKeys, AuthError> {
+    async fn scram(&mut self, subject: Subject, name: &str, end_point: Option<&Arc<[u8]>>) -> Result<super::ScramKeys, AuthError> {
         let refuse = |failure| match failure {
             ScramFailure::Refused(error) => AuthError::Refused(error),
             ScramFailure::WrongPassword => {
@@ -156,7 +174,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Dialogue<'_, S> {
             (MECHANISM, None) => Binding::NotOffered,
             (_, _) => return protocol_violation("client selected an invalid SASL authentication mechanism"),
         };
-        let first = ServerFirst::answer(client_first, users.subject(name), binding).map_err(refuse)?;
+        let first = ServerFirst::answer(client_first, subject, binding).map_err(refuse)?;
         put(Authentication::SASLContinue(Bytes::copy_from_slice(first.message.as_bytes())), self.reply)?;
         self.send().await?;
 

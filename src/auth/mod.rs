@@ -16,9 +16,11 @@ mod scram_server;
 mod shard_error;
 mod shard_login;
 mod users;
+mod verifier_source;
 
 pub use client_login::{AuthError, Authenticator, Login};
 pub use scram::{ScramKeys, stored_password};
 pub use scram_client::ScramClientError;
 pub use shard_error::ShardError;
 pub use shard_login::{BackendCredentials, BackendKey, BackendSecret, Greeting, LoginError, login, login_over};
+pub use verifier_source::VerifierSource;

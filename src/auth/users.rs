@@ -40,9 +40,9 @@ impl Users {
         self.by_name.get(name)
     }
 
-    /// Whom a login under this name is checked against.
-    pub(super) fn subject(&self, name: &str) -> Subject {
-        match self.find(name).and_then(|user| user.verifier.clone()) {
+    /// Whom a login under this name is checked against. `found`: the verifier of one who is not listed.
+    pub(super) fn subject(&self, name: &str, found: Option<ScramVerifier>) -> Subject {
+        match self.find(name).map_or(found, |user| user.verifier.clone()) {
             Some(verifier) => Subject::Known(verifier),
             None => Subject::Nobody(ScramVerifier {
                 iterations: ITERATIONS.get(),

@@ -13,6 +13,8 @@
 //!        └────────────── anything unexpected, an error of the socket, a dropped owner ──────────────► closed
 //! ```
 
+mod own;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
@@ -30,8 +32,7 @@ use tokio::time::timeout;
 
 use super::reset::ResetValues;
 use super::{
-    CustomNames, ForeignOids, NestedValues, Output, Pending, PreparedStatements, Reply, Settings, ShardText, StatementId,
-    StatementName,
+    CustomNames, ForeignOids, NestedValues, Output, Pending, PreparedStatements, Reply, Settings, StatementId, StatementName,
 };
 use crate::auth::{BackendKey, Greeting};
 use crate::catalog::SessionEffects;
@@ -537,40 +538,6 @@ impl Connection {
         self.has_reported = true;
         let bytes = self.parameters.iter().map(|(name, value)| PARAMETER_BYTES + name.len() + value.len()).sum();
         self.check_unasked(bytes, "values of settings")
-    }
-
-    /// Runs a text of the proxy's own as a simple query and waits for its end. Rows come back as text.
-    ///
-    /// Errors: [`ConnectionError::Refused`] with the shard's error; the connection is then still usable.
-    pub async fn simple(&mut self, text: &ShardText<'_>) -> Result<Vec<Vec<Option<Bytes>>>, ConnectionError> {
-        debug_assert!(self.pending.is_empty(), "answers of the session are still due");
-        self.output.query(text);
-        self.unnamed = None;
-        let mut rows = Vec::new();
-        let mut refusal = None;
-        loop {
-            let (tag, body) = self.next_frame().await?;
-            match tag {
-                shard_tag::DATA_ROW => rows.push(owned_columns(&body)?),
-                shard_tag::ERROR if refusal.is_none() => {
-                    let fields = error_fields(&body)?;
-                    let sqlstate = String::from_utf8_lossy(fields.sqlstate().unwrap_or(b"XX000")).into_owned();
-                    refusal = Some(ConnectionError::Refused { sqlstate, message: fields.message(), body: body.clone() });
-                }
-                shard_tag::PARAMETER_STATUS => {
-                    let (name, value) = crate::wire::parameter_status(&body)?;
-                    self.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value))?;
-                }
-                shard_tag::READY => {
-                    self.note_ready(body.first().copied().unwrap_or(b'E'));
-                    return match refusal {
-                        Some(refusal) => Err(refusal),
-                        None => Ok(rows),
-                    };
-                }
-                _ => {}
-            }
-        }
     }
 
     /// Nothing is owed in either direction, and no transaction has failed.

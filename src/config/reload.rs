@@ -43,7 +43,7 @@ fn flatten(prefix: &str, value: &Value, leaves: &mut Vec<(String, String)>) {
     }
 }
 
-const TAKEN_OVER: [&str; 3] = ["auth.users", "listen.tls", "log.level"];
+const TAKEN_OVER: [&str; 4] = ["auth.query", "auth.users", "listen.tls", "log.level"];
 
 #[cfg(test)]
 mod tests {

@@ -89,6 +89,8 @@ pub struct HealthConfig {
 pub struct AuthConfig {
     pub method: AuthMethod,
     pub backend_user: BackendUser,
+    /// Asks the home shard for the verifier of a user that is not listed.
+    pub query: Option<String>,
     pub users: Vec<UserConfig>,
 }
 

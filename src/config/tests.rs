@@ -96,7 +96,7 @@ fn text_that_looks_like_a_number_stays_text() {
 #[test]
 fn errors_name_the_key_the_value_and_what_is_allowed() {
     let with = |rest: &str| format!("{MAP_URL}{rest}");
-    let cases: [(&str, &str); 19] = [
+    let cases: [(&str, &str); 21] = [
         ("[listen]\nadress = \"x\"", "unknown setting listen.adress (in FILE allowed here are address, backlog, drain_timeout_ms,"),
         ("[liste]\nx = 1", "unknown setting liste (in FILE allowed here are admin, auth,"),
         ("[listen]\nmax_clients = \"7\"", "bad value \"7\" for listen.max_clients (in FILE expected a whole number"),
@@ -124,6 +124,11 @@ fn errors_name_the_key_the_value_and_what_is_allowed() {
             "bad value *** for auth.users[0].password (in FILE expected text in quotes",
         ),
         ("[[auth.users]]\nname = \"a\"\nverifier = \"md5aa\"", "not a SCRAM verifier"),
+        ("[auth]\nquery = \"SELECT 1\"", "bad value \"SELECT 1\" for auth.query: expected a query that takes the user's name"),
+        (
+            "[auth]\nmethod = \"trust\"\nquery = \"SELECT $1, $1\"",
+            "for auth.query: allowed only under auth.method = \"scram-sha-256\"",
+        ),
         ("[auth]\nusers = 3", "bad value 3 for auth.users (in FILE expected a list of sections"),
     ];
     for (toml, expected) in cases {

@@ -106,6 +106,16 @@ fn auth(auth: &AuthConfig, listen: &ListenConfig) -> Result<(), ConfigError> {
             format!("allowed only where listen.address is a loopback address, not {}: use \"scram-sha-256\"", listen.address),
         ));
     }
+    if let Some(query) = &auth.query {
+        if auth.method == AuthMethod::Trust {
+            let allowed = "allowed only under auth.method = \"scram-sha-256\": without it nobody is asked for a password";
+            return Err(ConfigError::invalid("auth.query", query, allowed));
+        }
+        if !query.contains("$1") {
+            let allowed = "expected a query that takes the user's name as its parameter $1";
+            return Err(ConfigError::invalid("auth.query", query, allowed));
+        }
+    }
     let mut seen = HashSet::new();
     for (at, user) in auth.users.iter().enumerate() {
         let key = format!("auth.users[{at}]");

@@ -106,9 +106,13 @@ impl Arguments {
     }
 
     pub(super) fn json(&self, name: &str) -> Result<&serde_json::Value, PgError> {
+        self.optional_json(name)?.ok_or_else(|| self.null_refused(name))
+    }
+
+    pub(super) fn optional_json(&self, name: &str) -> Result<Option<&serde_json::Value>, PgError> {
         match &self.bound(name)?.value {
-            Value::Json(value) => Ok(value),
-            Value::Null => Err(self.null_refused(name)),
+            Value::Json(value) => Ok(Some(value)),
+            Value::Null => Ok(None),
             Value::Text(_) | Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Texts(_) => {
                 Err(self.wrong_accessor(name))
             }
@@ -158,6 +162,21 @@ impl Arguments {
     fn wrong_accessor(&self, name: &str) -> PgError {
         PgError::internal(format!("shardgate.{}() reads its argument \"{name}\" wrongly", self.function.name()))
     }
+}
+
+/// A call's arguments as its namesake in the map database has them, in the order of its parameters and with their defaults.
+pub fn arguments_in_from(call: &Call) -> Result<serde_json::Value, PgError> {
+    let function = Function::find(&call.function).ok_or_else(|| no_such_function(call, None))?;
+    let value = |bound: &Bound| match &bound.value {
+        Value::Null => serde_json::Value::Null,
+        Value::Text(text) => text.as_str().into(),
+        Value::Integer(number) => (*number).into(),
+        Value::Float(number) => (*number).into(),
+        Value::Boolean(value) => (*value).into(),
+        Value::Json(value) => value.clone(),
+        Value::Texts(texts) => texts.as_slice().into(),
+    };
+    Ok(Arguments::bind(function, call)?.values.iter().map(value).collect())
 }
 
 const NULL_VALUE_NOT_ALLOWED: SqlState = SqlState(*b"22004");

@@ -25,6 +25,12 @@ pub(super) fn parse_text_array(text: &str) -> Result<Vec<Option<String>>, PgErro
     }
 }
 
+/// The same, of elements that are not null.
+pub(super) fn text_array(elements: &[String]) -> String {
+    let quoted = |element: &String| format!("\"{}\"", element.replace('\\', "\\\\").replace('"', "\\\""));
+    format!("{{{}}}", elements.iter().map(quoted).collect::<Vec<_>>().join(","))
+}
+
 /// Up to the comma or the end. `None`: malformed.
 fn read_element(characters: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<Option<String>> {
     while characters.next_if(|c| c.is_ascii_whitespace()).is_some() {}

@@ -12,14 +12,15 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::catalog::Catalog;
 use crate::config::{AuthMethod, BackendUser, Config, ShardUrl, TlsMode};
-use crate::error::PgError;
+use crate::error::{PgError, SqlState};
 use crate::net::descriptors;
 use crate::shardmap::{MapSnapshot, Shard, Store, TableKind};
 
-use super::BODY_READER;
 use super::checks::{Candidate, CandidateKind};
+use super::functions::no_shard;
 use super::reading;
 use super::shard_connection::ShardConnection;
+use super::{BODY_READER, Caller, plan_tables};
 
 mod shard;
 
@@ -66,6 +67,54 @@ pub async fn run(config: &Config, is_json: bool) -> anyhow::Result<i32> {
         }
     }
     Ok(i32::from(!findings.is_empty()))
+}
+
+/// Of `shardgate check --plan-tables`.
+pub struct PlanAsked {
+    /// JSON; empty: the best of those that are proposed.
+    pub keys: String,
+    pub reference_tables: Vec<String>,
+}
+
+/// Prints the script that declares the tables. The exit code: 0 there is one or nothing to do, 1 something is in the way.
+pub async fn plan(config: &Config, asked: &PlanAsked, is_json: bool) -> anyhow::Result<i32> {
+    let rows = match Box::pin(planned(config, asked)).await {
+        Ok(rows) => rows,
+        Err(error) if is_json => {
+            print_json(&[Finding::of_error("plan", &error)])?;
+            return Ok(1);
+        }
+        Err(error) => anyhow::bail!("{}", Finding::of_error("plan", &error)),
+    };
+    match is_json {
+        true => println!("{}", serde_json::to_string_pretty(&serde_json::json!({ "plan": rows }))?),
+        false => print!("{}", plan_tables::text(&rows)),
+    }
+    Ok(i32::from(rows.iter().any(|row| row.statement.is_none())))
+}
+
+async fn planned(config: &Config, asked: &PlanAsked) -> Result<Vec<plan_tables::Row>, PgError> {
+    let store = Store::new(config.map.url.reveal())?;
+    let loaded = match store.check().await {
+        Ok(()) => store.load().await,
+        Err(error) => Err(error),
+    };
+    store.close().await;
+    let snapshot = loaded?.snapshot;
+    let mut home = ShardConnection::open(snapshot.home().ok_or_else(no_shard)?).await?;
+    let caller = Caller { user: String::new(), is_admin: true, search_path: vec!["public".to_owned()] };
+    let references = &asked.reference_tables;
+    let rows = match asked.keys.as_str() {
+        "" => plan_tables::plan_best(&mut home, &snapshot, &caller, references).await,
+        keys => match serde_json::from_str(keys) {
+            Ok(keys) => plan_tables::plan(&mut home, &snapshot, &caller, &keys, references).await,
+            Err(error) => Err(PgError::new(SqlState::INVALID_TEXT_REPRESENTATION, "the keys are not valid JSON")
+                .with_detail(format!("{error}."))
+                .with_hint("For example: --plan-tables '{\"customers\": \"id\", \"invoices\": \"customer_id\"}'.")),
+        },
+    };
+    home.close().await;
+    rows
 }
 
 /// Settings that cannot be read, as JSON: who reads the findings by a program gets that one too.

@@ -5,13 +5,18 @@
 //! must not reach tables whose rows are elsewhere, nor change the key after it was routed.
 
 use crate::catalog::{
-    Access, BodyReader, Catalog, Closure, ForeignKey, Oid, References, Relation, Trigger, Unique, quoted_identifier, quoted_name,
+    Access, BodyReader, Catalog, Closure, ObjectName, Oid, References, Relation, Trigger, Unique, quoted_identifier, quoted_name,
 };
 use crate::shard_key::KeyColumn;
 use crate::shardmap::{DeclaredFunction, GroupId, MapSnapshot, Table, TableKind};
 use crate::sql::{Context, declaration, keyed_by_row};
 
+use super::plan_tables::definitions::unique_with;
 use super::sequences;
+
+mod foreign_keys;
+
+pub(super) use foreign_keys::text as key_text;
 
 /// One reason, as a sentence, and a way out of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,76 +56,54 @@ impl Candidate<'_> {
     }
 
     fn obstacles_of(&self, member: &Relation) -> Vec<Obstacle> {
-        let mut found = Vec::new();
+        // A key cannot be changed while foreign keys refer to it.
+        let mut found: Vec<Obstacle> = self.foreign_keys(member).chain(self.referencing_keys(member)).collect();
         match self.kind {
-            CandidateKind::Sharded { key, .. } => found.extend(uniques(member, key)),
+            CandidateKind::Sharded { key, .. } => found.extend(self.uniques(member, key)),
             // Every row is everywhere, so every constraint is checked everywhere.
             CandidateKind::Reference => {}
         }
         found.extend(sequences::obstacles(member));
         found.extend(sequences::obstacles_of_partition(self.relation, member));
-        found.extend(self.foreign_keys(member));
-        found.extend(self.referencing_keys(member));
         found.extend(member.triggers.iter().filter_map(|trigger| self.trigger(trigger)));
         found.extend(self.hidden_references(member));
         found
     }
 
-    fn foreign_keys(&self, member: &Relation) -> impl Iterator<Item = Obstacle> {
-        member.foreign_keys.iter().filter_map(|foreign_key| {
-            let referenced = self.catalog.relations.get(&foreign_key.referenced)?;
-            let reason = self.foreign_key_problem(foreign_key, member, referenced)?;
-            Some(foreign_key_obstacle(foreign_key, member, referenced, &reason))
-        })
+    fn uniques(&self, relation: &Relation, key: &[KeyColumn]) -> Vec<Obstacle> {
+        let has = |unique: &Unique, column: &KeyColumn| unique.columns.iter().flatten().any(|name| *name == column.column);
+        let obstacle = |unique: &Unique| {
+            let missing: Vec<&str> =
+                key.iter().filter(|column| !has(unique, column)).map(|column| column.column.as_str()).collect();
+            (!missing.is_empty()).then(|| self.unique_obstacle(relation, unique, key, &missing))
+        };
+        relation.uniques.iter().filter_map(obstacle).collect()
     }
 
-    /// Those of other tables that refer to this one.
-    fn referencing_keys(&self, member: &Relation) -> impl Iterator<Item = Obstacle> {
-        let mut referencing: Vec<&Relation> =
-            self.catalog.relations.values().filter(|relation| relation.oid != member.oid).collect();
-        referencing.sort_by(|a, b| (&a.schema, &a.name).cmp(&(&b.schema, &b.name)));
-        referencing.into_iter().flat_map(move |referencing| {
-            referencing.foreign_keys.iter().filter(|foreign_key| foreign_key.referenced == member.oid).filter_map(
-                move |foreign_key| {
-                    let reason = self.foreign_key_problem(foreign_key, referencing, member)?;
-                    Some(foreign_key_obstacle(foreign_key, referencing, member, &reason))
-                },
-            )
-        })
-    }
-
-    /// Why this foreign key cannot be checked on one shard; `None`: it can.
-    fn foreign_key_problem(&self, foreign_key: &ForeignKey, from: &Relation, to: &Relation) -> Option<String> {
-        match (self.place(from), self.place(to)) {
-            // The rows that are referred to are everywhere.
-            (Place::Sharded(..) | Place::Reference, Place::Reference) => None,
-            // Home tables are on the home shard, where the copy is as good as any; but a write there must reach all copies,
-            // and an action like ON DELETE CASCADE would fire on the home shard's rows alone, which are all of them.
-            (Place::Home, Place::Reference | Place::Home) => None,
-            (Place::Reference, Place::Sharded(..) | Place::Home) => {
-                Some("a reference table is on every shard, and the rows it refers to are not".to_owned())
-            }
-            (Place::Sharded(..), Place::Home) => {
-                Some(format!("table \"{}\" is not distributed, its rows are on the home shard only", to.name))
-            }
-            (Place::Home, Place::Sharded(..)) => {
-                Some(format!("table \"{}\" is not distributed, its rows are on the home shard only", from.name))
-            }
-            (Place::Sharded(from_group, from_key), Place::Sharded(to_group, to_key)) => {
-                if from_group != to_group {
-                    return Some("the two tables are not colocated".to_owned());
-                }
-                let is_pair = |(from, to): (&KeyColumn, &KeyColumn)| {
-                    from.function == to.function
-                        && foreign_key
-                            .columns
-                            .iter()
-                            .zip(&foreign_key.referenced_columns)
-                            .any(|(column, referenced)| *column == from.column && *referenced == to.column)
-                };
-                let is_on_key = from_key.len() == to_key.len() && from_key.iter().zip(to_key).all(is_pair);
-                (!is_on_key).then(|| "it does not contain the whole shard key of both tables".to_owned())
-            }
+    fn unique_obstacle(&self, relation: &Relation, unique: &Unique, key: &[KeyColumn], missing: &[&str]) -> Obstacle {
+        let columns: Vec<String> = key.iter().map(|column| format!("\"{}\"", column.column)).collect();
+        let kind = match (unique.is_primary, unique.is_exclusion, unique.is_constraint) {
+            (true, _, _) => "Primary key",
+            (false, true, _) => "Exclusion constraint",
+            (false, false, true) => "Unique constraint",
+            (false, false, false) => "Unique index",
+        };
+        let compared = if unique.is_exclusion { " compared by =" } else { "" };
+        let table = quoted_name(&relation.schema, &relation.name);
+        let name = quoted_identifier(&unique.name);
+        let part = if unique.is_constraint { "constraint" } else { "index" };
+        let printed = self.catalog.definitions.get(&ObjectName::part_of(relation.whole(), part, unique.name.as_str()));
+        let with_key = printed.filter(|_| !unique.is_exclusion).and_then(|printed| unique_with(printed, missing));
+        let index = quoted_name(&relation.schema, &unique.name);
+        let remedy = match (unique.is_constraint, with_key) {
+            (true, Some(text)) => format!("ALTER TABLE {table} DROP CONSTRAINT {name}, ADD CONSTRAINT {name} {text}."),
+            (true, None) => format!("ALTER TABLE {table} DROP CONSTRAINT {name}, and make it again with the shard key in it."),
+            (false, Some(text)) => format!("DROP INDEX {index}; {}.", text.replacen(" ON ONLY ", " ON ", 1)),
+            (false, None) => format!("DROP INDEX {index}, and make it again with the shard key in it."),
+        };
+        Obstacle {
+            what: format!("{kind} \"{}\" does not contain the shard key column {}{compared}.", unique.name, columns.join(", ")),
+            remedy,
         }
     }
 
@@ -283,45 +266,6 @@ enum Place<'a> {
     Sharded(Option<GroupId>, &'a [KeyColumn]),
     Reference,
     Home,
-}
-
-fn uniques<'b>(relation: &'b Relation, key: &'b [KeyColumn]) -> impl Iterator<Item = Obstacle> + 'b {
-    let has_key = |unique: &Unique| key.iter().all(|column| unique.columns.iter().flatten().any(|name| *name == column.column));
-    relation.uniques.iter().filter(move |unique| !has_key(unique)).map(|unique| unique_obstacle(relation, unique, key))
-}
-
-fn unique_obstacle(relation: &Relation, unique: &Unique, key: &[KeyColumn]) -> Obstacle {
-    let columns: Vec<String> = key.iter().map(|column| format!("\"{}\"", column.column)).collect();
-    let kind = match (unique.is_primary, unique.is_exclusion, unique.is_constraint) {
-        (true, _, _) => "Primary key",
-        (false, true, _) => "Exclusion constraint",
-        (false, false, true) => "Unique constraint",
-        (false, false, false) => "Unique index",
-    };
-    let compared = if unique.is_exclusion { " compared by =" } else { "" };
-    let table = quoted_name(&relation.schema, &relation.name);
-    let name = quoted_identifier(&unique.name);
-    let remedy = if unique.is_constraint {
-        format!("ALTER TABLE {table} DROP CONSTRAINT {name}, and make it again with the shard key in it.")
-    } else {
-        format!("DROP INDEX {}, and make it again with the shard key in it.", quoted_name(&relation.schema, &unique.name))
-    };
-    Obstacle {
-        what: format!("{kind} \"{}\" does not contain the shard key column {}{compared}.", unique.name, columns.join(", ")),
-        remedy,
-    }
-}
-
-fn foreign_key_obstacle(foreign_key: &ForeignKey, from: &Relation, to: &Relation, reason: &str) -> Obstacle {
-    Obstacle {
-        what: format!("Foreign key \"{}\" of table \"{}\" refers to table \"{}\": {reason}.", foreign_key.name, from.name, to.name),
-        remedy: format!(
-            "A foreign key with the shard key in it stays if shardgate.distribute_tables() declares both tables at once, and one to a \
-             small table if that is a reference table first. Otherwise ALTER TABLE {} DROP CONSTRAINT {}.",
-            quoted_name(&from.schema, &from.name),
-            quoted_identifier(&foreign_key.name)
-        ),
-    }
 }
 
 pub(super) fn capitalised(text: &str) -> String {

@@ -6,16 +6,16 @@
 use pg_raw_parse::{ConstValue, Node};
 
 use super::names::nearest;
-use crate::catalog::{Column, Relation};
+use crate::catalog::{Column, Relation, quoted_identifier};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{FunctionArgument, KeyColumn, KeyFunction, KeyType};
 use crate::shardmap::Strategy;
 
 /// One column of a key, as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct KeyItem {
-    column: String,
-    function: Option<KeyFunction>,
+pub(super) struct KeyItem {
+    pub(super) column: String,
+    pub(super) function: Option<KeyFunction>,
 }
 
 /// A checked key.
@@ -110,7 +110,22 @@ fn unknown_column(relation: &Relation, name: &str) -> PgError {
 const KEY_FUNCTIONS_HINT: &str = "Key functions are left(text, n), right(text, n), substr(text, from, length), integer % n and \
      date_trunc('hour' | 'day' | 'month' | 'year', timestamp).";
 
-fn parse(text: &str) -> Result<Vec<KeyItem>, PgError> {
+/// A column as a key's text names it: quoted where the grammar would read something else.
+pub(super) fn written(column: &str) -> String {
+    let is_itself = |items: &[KeyItem]| matches!(items, [item] if item.column == column && item.function.is_none());
+    match parse(column) {
+        Ok(items) if is_itself(&items) => column.to_owned(),
+        Ok(_) | Err(_) => quoted_identifier(column),
+    }
+}
+
+/// One column of a key as `distribute_table` takes it.
+pub(super) fn column_text(column: &str, function: Option<&KeyFunction>) -> String {
+    let column = written(column);
+    function.map_or(column.clone(), |function| function.to_sql(&column))
+}
+
+pub(super) fn parse(text: &str) -> Result<Vec<KeyItem>, PgError> {
     let invalid = |detail: &str| {
         PgError::new(SqlState::INVALID_PARAMETER_VALUE, "invalid shard key")
             .with_detail(detail)

@@ -36,6 +36,7 @@ mod keys;
 mod moves;
 mod names;
 mod placement;
+mod plan_tables;
 mod reading;
 mod references;
 mod rows_copy;
@@ -51,6 +52,7 @@ mod turn;
 mod undistribute;
 mod wire_argument;
 
+pub use arguments::arguments_in_from;
 pub use moves::{By, Rebalancer, Rebalancing, Started};
 pub use support::CommitSupport;
 pub use wire_argument::argument_from_wire;
@@ -238,7 +240,7 @@ pub async fn call(control: &Control, caller: &Caller, call: &Call) -> Result<Ans
     let arguments = Arguments::bind(function, call)?;
     if !function.is_for_everybody() && !caller.is_admin {
         return Err(PgError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for function {}", function.name()))
-            .with_hint("Only users with admin = true in [[auth.users]] may change the shard map."));
+            .with_hint("Only users with admin = true in [[auth.users]] may change the shard map, or plan a change of it."));
     }
     let rows = Box::pin(run(control, caller, function, &arguments)).await?;
     let columns = function.result();
@@ -289,13 +291,14 @@ async fn run(
         Function::CitusMoveShardPlacement => moves::move_placement(control, user, arguments).await.map(void),
         Function::Locate => keys::locate(control, caller, arguments).await.map(|row| vec![row]),
         Function::DeclareFunction => Box::pin(functions::declare(control, caller, arguments)).await.map(void),
+        Function::PlanTables => Box::pin(plan_tables::call(control, caller, arguments)).await,
         Function::UniqueId => control.unique_id().await.map(|id| one(Some(id.to_string()))),
     }
 }
 
 /// Does it change nothing of the map? Then it may run anywhere, also inside a transaction.
 pub fn is_query(function: &str) -> bool {
-    matches!(Function::find(function), None | Some(Function::Locate | Function::UniqueId))
+    matches!(Function::find(function), None | Some(Function::Locate | Function::PlanTables | Function::UniqueId))
 }
 
 fn unknown_function(call: &Call) -> PgError {

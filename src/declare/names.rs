@@ -97,6 +97,11 @@ pub(super) fn find_table<'a>(catalog: &'a Catalog, caller: &Caller, text: &str) 
         .with_hint("Distribute the tables that it reads; views are then answered from the shards."))
 }
 
+/// Why its place among its parents and children keeps a table from being declared.
+pub(super) fn inheritance(catalog: &Catalog, relation: &Relation) -> Option<PgError> {
+    refuse_inheritance(catalog, relation).err()
+}
+
 fn refuse_inheritance(catalog: &Catalog, relation: &Relation) -> Result<(), PgError> {
     if relation.is_partition(catalog) {
         return Err(PgError::unsupported(

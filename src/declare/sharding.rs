@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::catalog::{Catalog, Definitions, Oid, Relation, quoted_name};
+use crate::catalog::{Catalog, Definitions, Oid, Relation, quoted_literal, quoted_name, shown_name};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{KeyColumn, KeyType};
 use crate::shardmap::{
@@ -14,10 +14,11 @@ use crate::shardmap::{
 };
 
 use super::arguments::Arguments;
-use super::checks::{Candidate, CandidateKind, Obstacle};
+use super::checks::{Candidate, CandidateKind, Obstacle, key_text};
 use super::functions::no_shard;
 use super::gate::{self, LockedTables};
 use super::key::TableKey;
+use super::plan_tables::are_alike;
 use super::reading;
 use super::shard_connection::ShardConnection;
 use super::shards::read_catalog;
@@ -213,10 +214,9 @@ fn refuse_obstacles(
         relations.iter().zip(&plan.keys).map(|(relation, key)| (relation.oid, key.columns.as_slice())).collect();
     let tables: Vec<(&Relation, &[KeyColumn])> =
         relations.iter().zip(&plan.keys).map(|(relation, key)| (*relation, key.columns.as_slice())).collect();
-    let types = (plan.strategy, common_types(relations, &plan.keys)?);
-    let map = reading::with_tables(&turn.snapshot, &tables, plan.group(), types);
+    let map = reading::with_tables(&turn.snapshot, &tables, plan.group(), (plan.strategy, &plan.types));
     let declared = reading::under(catalog, map, &reading::path_of(caller));
-    let mut obstacles: Vec<Obstacle> = Vec::new();
+    let mut obstacles = plan.group_obstacles(&turn.snapshot, relations);
     for (relation, key) in relations.iter().zip(&plan.keys) {
         let kind = CandidateKind::Sharded { key: &key.columns, group: plan.group(), together_with: &keys };
         let candidate = Candidate { catalog, map: &turn.snapshot, relation, kind, reader: &BODY_READER, declared: &declared };
@@ -225,6 +225,16 @@ fn refuse_obstacles(
                 obstacles.push(obstacle);
             }
         }
+    }
+    if obstacles.len() > 1 {
+        let pair = |(relation, key): (&&Relation, &TableKey)| {
+            let table = serde_json::Value::from(shown_name(&relation.schema, &relation.name));
+            format!("{table}: {}", serde_json::Value::from(key_text(&key.columns)))
+        };
+        let pairs: Vec<String> = relations.iter().zip(&plan.keys).map(pair).collect();
+        let keys = quoted_literal(&format!("{{{}}}", pairs.join(", ")));
+        let remedy = format!("SELECT * FROM shardgate.plan_tables({}) gives it all as a script.", keys.trim_start());
+        obstacles.iter_mut().last().into_iter().for_each(|last| last.remedy.push_str(&format!("\n{remedy}")));
     }
     let names: Vec<String> = relations.iter().map(|relation| format!("\"{}\"", relation.name)).collect();
     let tables = if relations.len() == 1 { "table" } else { "tables" };
@@ -253,8 +263,10 @@ fn already_declared(
 
 /// Where the partitions will be.
 struct Plan {
-    /// Of each table; their types are the same.
+    /// Of each table.
     keys: Vec<TableKey>,
+    /// Of the group: the widest of integers, which are placed alike.
+    types: Vec<KeyType>,
     strategy: Strategy,
     placement: Placement,
 }
@@ -283,7 +295,7 @@ impl Plan {
         };
         let strategy = request.strategy.or(colocated.map(|group| group.strategy)).unwrap_or(Strategy::Hash);
         let keys = keys(strategy)?;
-        let types = common_types(relations, &keys)?;
+        let types = common_types(&keys);
         let placement = match colocated {
             Some(group) => {
                 for relation in relations {
@@ -291,9 +303,46 @@ impl Plan {
                 }
                 Placement::Colocated(group.id)
             }
-            None => new_group(snapshot, home, strategy, types, request, has_rows)?,
+            None => new_group(snapshot, home, strategy, &types, request, has_rows)?,
         };
-        Ok(Self { keys, strategy, placement })
+        Ok(Self { keys, types, strategy, placement })
+    }
+
+    /// Tables of one group are placed alike.
+    fn group_obstacles(&self, snapshot: &MapSnapshot, relations: &[&Relation]) -> Vec<Obstacle> {
+        let of_group = self.group().and_then(|group| snapshot.group(group)).map(|group| group.key_types.as_slice());
+        let wanted = of_group.or_else(|| self.keys.first().map(|key| key.types.as_slice())).unwrap_or_default();
+        let names = |types: &[KeyType]| types.iter().map(|key_type| key_type.name()).collect::<Vec<_>>().join(", ");
+        let other = relations.iter().zip(&self.keys).filter(|(_, key)| !are_alike(&key.types, wanted));
+        let obstacle = |(relation, key): (&&Relation, &TableKey)| Obstacle {
+            what: match (of_group, relations.first()) {
+                (None, Some(first)) => format!(
+                    "The shard keys have different types. Table \"{}\": {}; table \"{}\": {}.",
+                    first.name,
+                    names(wanted),
+                    relation.name,
+                    names(&key.types)
+                ),
+                _ => format!(
+                    "The shard keys have different types. The colocation group: {}; table \"{}\": {}.",
+                    names(wanted),
+                    relation.name,
+                    names(&key.types)
+                ),
+            },
+            remedy: "Change the type of one of the columns, or declare tables with keys of other types by a call of their own."
+                .to_owned(),
+        };
+        let others_strategy = self.group().and_then(|group| snapshot.group(group)).map(|group| group.strategy);
+        let strategy = others_strategy.filter(|strategy| *strategy != self.strategy).map(|strategy| Obstacle {
+            what: format!(
+                "A table that is sharded by {} cannot be colocated with tables that are sharded by {}.",
+                self.strategy.name(),
+                strategy.name()
+            ),
+            remedy: format!("Use strategy '{}', or leave out colocate_with.", strategy.name()),
+        });
+        strategy.into_iter().chain(other.map(obstacle)).collect()
     }
 
     fn group(&self) -> Option<GroupId> {
@@ -428,15 +477,17 @@ fn range_lows(key_types: &[KeyType], bounds: &[String]) -> Result<Vec<Option<Bou
     Ok(lows)
 }
 
-/// The types of the key, which tables of one group have in common.
-fn common_types<'k>(relations: &[&Relation], keys: &'k [TableKey]) -> Result<&'k [KeyType], PgError> {
-    let first = keys.first().ok_or_else(|| PgError::internal("no table"))?;
-    let other = relations.iter().zip(keys).find(|(_, key)| key.types != first.types);
-    let (Some((other, key)), Some(relation)) = (other, relations.first()) else { return Ok(&first.types) };
-    let names = |key: &TableKey| key.types.iter().map(|key_type| key_type.name()).collect::<Vec<_>>().join(", ");
-    Err(PgError::new(SqlState(*b"42804"), "the shard keys of the tables have different types")
-        .with_detail(format!("Table \"{}\": {}; table \"{}\": {}.", relation.name, names(first), other.name, names(key)))
-        .with_hint("Change the type of one of the columns, or declare tables with keys of other types by a call of their own."))
+/// The types of a new group's key: those of the first table, and of integers, which are placed alike, the widest.
+fn common_types(keys: &[TableKey]) -> Vec<KeyType> {
+    let Some(first) = keys.first() else { return Vec::new() };
+    let wider = |(place, own): (usize, &KeyType)| {
+        let widths = [KeyType::Int2, KeyType::Int4, KeyType::Int8];
+        let width = |key_type: &KeyType| widths.iter().position(|known| known == key_type);
+        let others =
+            keys.iter().filter_map(|key| key.types.get(place)).filter(|other| width(other) > width(own) && width(own).is_some());
+        others.max_by_key(|other| width(other)).copied().unwrap_or(*own)
+    };
+    first.types.iter().enumerate().map(wider).collect()
 }
 
 /// Tables that can be declared, if nothing has changed since.
@@ -462,8 +513,7 @@ impl Checked<'_> {
             })
             .collect();
         let (strategy, placement) = (self.plan.strategy, self.plan.placement.clone());
-        let key_types = self.plan.keys.first().map_or(&[][..], |key| &key.types);
-        let group = GroupOfTables { key_types, strategy, placement };
+        let group = GroupOfTables { key_types: &self.plan.types, strategy, placement };
         control.map.store().distribute_tables(turn.planned, &self.caller.user, &tables, &group).await
     }
 

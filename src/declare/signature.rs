@@ -36,6 +36,7 @@ pub(super) enum Function {
     DistributeTables,
     RebalanceTableShards,
     CitusMoveShardPlacement,
+    PlanTables,
 }
 
 /// Type of a parameter.
@@ -99,7 +100,7 @@ impl Kind {
 }
 
 impl Function {
-    pub(super) const ALL: [Function; 25] = [
+    pub(super) const ALL: [Function; 26] = [
         Function::AddShard,
         Function::AlterShard,
         Function::DropShard,
@@ -125,6 +126,7 @@ impl Function {
         Function::DistributeTables,
         Function::RebalanceTableShards,
         Function::CitusMoveShardPlacement,
+        Function::PlanTables,
     ];
 
     pub(super) fn find(name: &str) -> Option<Self> {
@@ -158,6 +160,7 @@ impl Function {
             Function::RebalanceTableShards => "rebalance_table_shards",
             Function::CitusMoveShardPlacement => "citus_move_shard_placement",
             Function::CreateReferenceTable => "create_reference_table",
+            Function::PlanTables => "plan_tables",
         }
     }
 
@@ -187,6 +190,8 @@ impl Function {
             | Function::UndistributeTable
             | Function::DistributeTables
             | Function::RebalanceTableShards
+            // It reads statistics and rows of all tables.
+            | Function::PlanTables
             | Function::CitusMoveShardPlacement => false,
         }
     }
@@ -234,6 +239,14 @@ impl Function {
                 const { &[optional("relation", Kind::Text, Default::Null), optional("threshold", Kind::Float, Default::Float(0.1))] }
             }
             Function::CitusMoveShardPlacement => CITUS_MOVE_SHARD_PLACEMENT,
+            Function::PlanTables => {
+                const {
+                    &[
+                        optional("keys", Kind::Json, Default::Null),
+                        optional("reference_tables", Kind::TextArray, Default::EmptyArray),
+                    ]
+                }
+            }
             Function::UndistributeTable => {
                 const {
                     &[
@@ -280,6 +293,14 @@ impl Function {
                 ("partitions".to_owned(), oid::INT4),
                 ("bytes".to_owned(), oid::INT8),
                 ("expected_seconds".to_owned(), oid::FLOAT8),
+            ],
+            Function::PlanTables => vec![
+                ("step".to_owned(), oid::INT4),
+                ("kind".to_owned(), oid::TEXT),
+                ("table_name".to_owned(), oid::TEXT),
+                ("statement".to_owned(), oid::TEXT),
+                ("reason".to_owned(), oid::TEXT),
+                ("warning".to_owned(), oid::TEXT),
             ],
             Function::Locate => {
                 vec![("partition_id".to_owned(), oid::INT4), ("shard".to_owned(), oid::TEXT), ("epoch".to_owned(), oid::INT8)]

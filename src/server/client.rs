@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use bytes::BytesMut;
 use tokio::net::TcpStream;
+use tokio::runtime::Handle;
 use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +20,8 @@ use crate::error::{PgError, SqlState};
 use crate::net::{Opening, OpeningError, ServerTls, Startup, descriptors, write_error};
 use crate::session::{Connected, Gateway, Identity, Session};
 use crate::telemetry::ConnectionOutcome;
+
+use super::auth_query::AuthQuery;
 
 /// Lets clients in.
 pub(super) struct Doorkeeper {
@@ -40,9 +43,14 @@ struct Entrance {
 }
 
 impl Entrance {
-    fn new(config: &Config) -> anyhow::Result<Self> {
+    fn new(config: &Config, gateway: &Arc<Gateway>) -> anyhow::Result<Self> {
+        let listed = Authenticator::new(&config.auth, &config.database.name);
+        let asking = |query: &String| AuthQuery::new(Arc::clone(gateway), query.clone(), Handle::current());
         Ok(Self {
-            authenticator: Authenticator::new(&config.auth, &config.database.name),
+            authenticator: match &config.auth.query {
+                Some(query) => listed.with_unlisted(Arc::new(asking(query))),
+                None => listed,
+            },
             tls: ServerTls::load(&config.listen.tls)?,
         })
     }
@@ -73,8 +81,8 @@ impl Drop for Place<'_> {
 impl Doorkeeper {
     pub fn new(config: &Config, gateway: Arc<Gateway>) -> anyhow::Result<Self> {
         Ok(Self {
+            entrance: ArcSwap::from_pointee(Entrance::new(config, &gateway)?),
             gateway,
-            entrance: ArcSwap::from_pointee(Entrance::new(config)?),
             seats: Places { taken: AtomicUsize::new(0), max: config.listen.max_clients as usize },
             standing: Places { taken: AtomicUsize::new(0), max: descriptors::STANDING_MAX },
             login_timeout: config.listen.login_timeout(),
@@ -84,7 +92,7 @@ impl Doorkeeper {
 
     /// Takes over users and certificates for the clients to come; sessions go on with what they logged in with.
     pub fn reload(&self, config: &Config) -> anyhow::Result<()> {
-        self.entrance.store(Arc::new(Entrance::new(config)?));
+        self.entrance.store(Arc::new(Entrance::new(config, &self.gateway)?));
         Ok(())
     }
 

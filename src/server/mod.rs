@@ -8,6 +8,7 @@
 //! A session lives on the thread that accepted it and never moves; only idle connections to shards do.
 
 pub mod admin;
+mod auth_query;
 mod build;
 mod client;
 mod clients_watch;
@@ -162,6 +163,7 @@ impl Server {
         anyhow::ensure!(new.auth.method == self.config.auth.method, "auth.method changes at a restart only, and users with it");
         let mut config = Config::clone(&self.config);
         config.auth.users = new.auth.users;
+        config.auth.query = new.auth.query;
         config.listen.tls = new.listen.tls;
         self.doorkeeper.reload(&config)?;
         let is_changed = |user: &&UserConfig| !config.auth.users.contains(user);

@@ -8,6 +8,15 @@ use crate::execute::numbers::Numbers;
 use crate::shardmap::ShardMap;
 
 pub(super) async fn run(numbers: Arc<Numbers>, map: Arc<ShardMap>, stop: CancellationToken) {
+    let keeping = numbers.keep_ahead();
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = keeping => {}
+        () = fill(&numbers, &map, &stop) => {}
+    }
+}
+
+async fn fill(numbers: &Numbers, map: &ShardMap, stop: &CancellationToken) {
     let mut epochs = map.subscribe();
     loop {
         let pause = Box::pin(numbers.fill()).await;

@@ -14,6 +14,7 @@ use crate::support::Cluster;
 mod check;
 mod keys;
 mod obstacles;
+mod planned;
 mod races;
 mod reading;
 mod reading_changes;

@@ -12,6 +12,7 @@ mod hostile_startup;
 mod limits;
 mod login;
 mod login_to_shard;
+mod login_unlisted;
 mod metrics;
 mod moves;
 mod online_moves;

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::fill::{SEEN_WITHIN, quoted, unreachable};
-use super::{Held, Numbers, not_in_time, unconfirmed};
+use super::{Numbers, not_in_time, unconfirmed};
 use crate::catalog::SequenceName;
 use crate::error::{PgError, SqlState};
 use crate::execute::recovery::LinkError;
@@ -80,15 +80,14 @@ impl Numbers {
         name: &SequenceName,
         change: SchemaChangeId,
     ) -> Result<SequencePlace, PgError> {
-        let entry = Arc::clone(self.held.lock().entry(name.clone()).or_default());
-        let mut held = entry.lock().await;
+        let entry = self.entry(name);
+        let (fetching, mut held) = entry.whole().await;
         let (known, incarnation) = self.sequence(name)?;
-        let unused = held.unused().filter(|_| !held.is_void(&known, incarnation));
-        *held = Held::default();
+        let unused = held.give_up(&known, incarnation);
         let until = Instant::now() + PATIENCE;
         let store = self.map.store();
         let begun = while_closed(until, || store.begin_alteration(actor, (&name.0, &name.1), change, unused.clone())).await?;
-        drop(held);
+        drop((held, fetching));
         let Some(place) = begun else {
             self.unconfirmed.lock().insert(name.clone());
             self.nudge.notify_one();

@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 
 use super::Numbers;
 use super::alter::{PATIENCE, while_closed};
+use super::held::{self, LASTING};
 use crate::catalog::{SequenceName, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::execute::recovery::Link;
@@ -222,7 +223,7 @@ impl Numbers {
             }
         }
         // Blocks that proxies held, of which no number has reached a shard.
-        let margin = i128::from(sequence.increment) * i128::from(self.block) * HELD_BLOCKS;
+        let margin = i128::from(sequence.increment) * i128::from(self.block.max(held::SIZE_MAX)) * HELD_BLOCKS;
         let used = used.unwrap_or_default().saturating_add(margin);
         self.map.store().confirm_sequence("shardgate", &name.0, &name.1, used).await?;
         self.map.refresh().await?;
@@ -249,7 +250,7 @@ const LEFT: &str = "SELECT pg_catalog.json_build_array(schema_name, sequence_nam
 /// Numbers of one block for a shard that uses them fast.
 const SIZE_MAX: i64 = 1 << 18;
 /// A block that lasts less long was too small.
-const FAST: Duration = Duration::from_secs(2);
+const FAST: Duration = LASTING;
 const IDLE: Duration = Duration::from_millis(250);
 const BUSY: Duration = Duration::from_millis(20);
 pub(super) const SEEN_WITHIN: Duration = Duration::from_secs(2);

@@ -12,10 +12,10 @@
 
 mod alter;
 mod fill;
+mod held;
 mod restart;
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,13 +31,17 @@ use crate::shardmap::{ClusterSequence, NumberBlock, ShardId, ShardMap};
 pub use alter::{Alteration, read_state, under_way};
 use alter::{PATIENCE, while_closed};
 use fill::Demand;
+use held::{Entry, Held};
 pub use restart::Restart;
 
 /// One a proxy.
 pub struct Numbers {
     map: Arc<ShardMap>,
     block: i64,
-    held: Mutex<HashMap<SequenceName, Arc<tokio::sync::Mutex<Held>>>>,
+    held: Mutex<HashMap<SequenceName, Arc<Entry>>>,
+    /// Sequences of which this proxy has few numbers left; [`Numbers::keep_ahead`] waits for one.
+    short: Mutex<HashSet<SequenceName>>,
+    is_short: Notify,
     links: Mutex<HashMap<ShardId, Arc<tokio::sync::Mutex<Link>>>>,
     demand: Mutex<HashMap<(ShardId, SequenceName), Demand>>,
     /// Sequences whose counters the map has to be told.
@@ -47,38 +51,6 @@ pub struct Numbers {
     runtime: Handle,
 }
 
-/// What is left of a block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Held {
-    next: i64,
-    left: i64,
-    increment: i64,
-    generation: i64,
-    incarnation: i64,
-}
-
-impl Held {
-    fn take(&mut self) -> Option<i64> {
-        self.left = self.left.checked_sub(1).filter(|left| *left >= 0)?;
-        let number = self.next;
-        // Beyond the last one nothing is left.
-        self.next = self.next.saturating_add(self.increment);
-        Some(number)
-    }
-
-    /// From its next number to after its last.
-    fn unused(&self) -> Option<Range<i128>> {
-        let next = i128::from(self.next);
-        (self.left > 0).then(|| next..next + i128::from(self.left) * i128::from(self.increment))
-    }
-
-    /// A newer generation than is known is right: the map has been asked after the change.
-    fn is_void(&self, sequence: &ClusterSequence, incarnation: i64) -> bool {
-        let is_other = self.generation == sequence.generation && self.increment != sequence.increment;
-        self.incarnation != incarnation || self.generation < sequence.generation || is_other
-    }
-}
-
 impl Numbers {
     /// To be called on the runtime that shall own the connections. `block`: numbers that are drawn from the map at a time.
     pub fn new(map: Arc<ShardMap>, block: u32) -> Self {
@@ -86,6 +58,8 @@ impl Numbers {
             map,
             block: i64::from(block),
             held: Mutex::default(),
+            short: Mutex::default(),
+            is_short: Notify::new(),
             links: Mutex::default(),
             demand: Mutex::default(),
             unconfirmed: Mutex::default(),
@@ -97,28 +71,80 @@ impl Numbers {
     /// Numbers that nobody else gets, in the sequence's order. Waits while somebody alters it. Cancel safe: at worst they are gaps.
     pub async fn draw(&self, name: &SequenceName, count: usize) -> Result<Vec<i64>, PgError> {
         let until = Instant::now() + PATIENCE;
-        let entry = Arc::clone(self.held.lock().entry(name.clone()).or_default());
-        // Whoever waits before this one may do so for as long.
-        let Ok(mut held) = timeout_at(until, entry.lock()).await else { return Err(in_use(&name.1)) };
+        let entry = self.entry(name);
         let mut drawn = Vec::with_capacity(count);
         for _ in 0..DRAW_ATTEMPTS {
-            let (sequence, incarnation) = self.sequence(name)?;
-            if held.is_void(&sequence, incarnation) {
-                *held = Held::default();
-            }
-            while drawn.len() < count {
-                let Some(number) = held.take() else { break };
-                drawn.push(number);
-            }
-            if drawn.len() == count {
+            // Whoever waits before this one may do so for as long.
+            let Ok(mut held) = timeout_at(until, entry.held.lock()).await else { return Err(in_use(&name.1)) };
+            if self.take(name, &mut held, count, &mut drawn)? {
                 return Ok(drawn);
             }
+            drop(held);
+            // Somebody may be at it already.
+            let Ok((_fetching, mut held)) = timeout_at(until, entry.whole()).await else { return Err(in_use(&name.1)) };
+            if self.take(name, &mut held, count, &mut drawn)? {
+                return Ok(drawn);
+            }
+            let (_, incarnation) = self.sequence(name)?;
             let missing = i64::try_from(count - drawn.len()).unwrap_or(i64::MAX);
-            let wanted = missing.max(self.block);
-            let NumberBlock { first, count: left, generation, increment } = self.reserve(name, wanted, until).await?;
-            *held = Held { next: first, left, increment, generation, incarnation };
+            let wanted = held.next_size(self.block, Instant::now()).max(missing);
+            let block = self.reserve(name, wanted, until).await?;
+            held.add(&block, incarnation);
+            if self.take(name, &mut held, count, &mut drawn)? {
+                return Ok(drawn);
+            }
         }
         Err(unstable(&name.1))
+    }
+
+    /// Have enough been drawn? Tells where few are left.
+    fn take(&self, name: &SequenceName, held: &mut Held, count: usize, drawn: &mut Vec<i64>) -> Result<bool, PgError> {
+        let (sequence, incarnation) = self.sequence(name)?;
+        held.take(count, drawn, &sequence, incarnation);
+        if held.is_short(self.block) && self.short.lock().insert(name.clone()) {
+            self.is_short.notify_one();
+        }
+        Ok(drawn.len() >= count)
+    }
+
+    /// Fetches blocks before they are needed, so that the map may be away for a while. For ever; cancel safe.
+    pub async fn keep_ahead(&self) {
+        loop {
+            let short = self.short.lock().iter().next().cloned();
+            let Some(name) = short else {
+                self.is_short.notified().await;
+                continue;
+            };
+            let fetched = tokio::time::timeout(AHEAD_PATIENCE, self.fetch_ahead(&name)).await;
+            // From here on a draw may say so again.
+            self.short.lock().remove(&name);
+            if !matches!(fetched, Ok(Ok(()))) {
+                tracing::debug!(sequence = name.1, "numbers cannot be fetched ahead");
+                tokio::time::sleep(AHEAD_PAUSE).await;
+            }
+        }
+    }
+
+    async fn fetch_ahead(&self, name: &SequenceName) -> Result<(), PgError> {
+        let entry = self.entry(name);
+        let _fetching = entry.fetching.lock().await;
+        let size = {
+            let mut held = entry.held.lock().await;
+            if !held.is_short(self.block) {
+                return Ok(());
+            }
+            held.next_size(self.block, Instant::now())
+        };
+        let (sequence, incarnation) = self.sequence(name)?;
+        let reserved = self.map.store().reserve_numbers(&name.0, &name.1, size, Some(sequence.generation)).await?;
+        if let Some(block) = reserved.filter(|block| block.count > 0) {
+            entry.held.lock().await.add(&block, incarnation);
+        }
+        Ok(())
+    }
+
+    fn entry(&self, name: &SequenceName) -> Arc<Entry> {
+        Arc::clone(self.held.lock().entry(name.clone()).or_default())
     }
 
     /// Does the home shard have one of this name, as others than its maker see it?
@@ -187,27 +213,6 @@ fn unstable(sequence: &str) -> PgError {
 const DRAW_ATTEMPTS: usize = 8;
 const CONFIRM_PATIENCE: Duration = Duration::from_secs(5);
 const CONFIRM_PAUSE: Duration = Duration::from_millis(50);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_block_gives_each_of_its_numbers_once_and_is_void_after_setval() {
-        let mut held = Held { next: 7, left: 2, increment: -5, generation: 3, incarnation: 1 };
-        let sequence = ClusterSequence { schema: "public".into(), name: "s".into(), increment: -5, generation: 3 };
-        assert!(!held.is_void(&sequence, 1));
-        assert!(held.is_void(&sequence, 2), "the map has failed over");
-        assert!(held.is_void(&ClusterSequence { generation: 4, ..sequence.clone() }, 1));
-        let earlier = ClusterSequence { generation: 2, increment: 3, ..sequence.clone() };
-        assert!(!held.is_void(&earlier, 1), "this proxy does not know yet what has come between");
-        assert!(held.is_void(&ClusterSequence { increment: 3, ..sequence }, 1));
-        assert_eq!([held.take(), held.take(), held.take(), held.take()], [Some(7), Some(2), None, None]);
-    }
-
-    #[test]
-    fn the_last_number_of_all_is_given_too() {
-        let mut held = Held { next: i64::MAX, left: 1, increment: 50, generation: 0, incarnation: 0 };
-        assert_eq!([held.take(), held.take()], [Some(i64::MAX), None]);
-    }
-}
+/// Those who need a number wait for it no longer than that.
+const AHEAD_PATIENCE: Duration = Duration::from_secs(1);
+const AHEAD_PAUSE: Duration = Duration::from_secs(1);

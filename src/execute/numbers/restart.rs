@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::alter::{PATIENCE, while_closed};
 use super::fill::SEEN_WITHIN;
-use super::{Held, Numbers, not_in_time, unconfirmed};
+use super::{Numbers, not_in_time, unconfirmed};
 use crate::catalog::{Oid, SequenceName};
 use crate::error::{PgError, SqlState};
 
@@ -56,15 +56,14 @@ impl Numbers {
     pub async fn begin_restart(self: &Arc<Self>, actor: &str, tables: &[Oid]) -> Result<Vec<Restart>, PgError> {
         let mut restarts = Vec::new();
         for (sequence, start) in self.owned_by(tables).await? {
-            let entry = Arc::clone(self.held.lock().entry(sequence.clone()).or_default());
-            let mut held = entry.lock().await;
+            let entry = self.entry(&sequence);
+            let (fetching, mut held) = entry.whole().await;
             let (known, incarnation) = self.sequence(&sequence)?;
-            let unused = held.unused().filter(|_| !held.is_void(&known, incarnation));
-            *held = Held::default();
+            let unused = held.give_up(&known, incarnation);
             let (store, until) = (self.map.store(), Instant::now() + PATIENCE);
             let begin = || store.begin_restart(actor, (&sequence.0, &sequence.1), start, unused.clone());
             let begun = while_closed(until, begin).await?;
-            drop(held);
+            drop((held, fetching));
             let Some((end, settings)) = begun else {
                 self.unconfirmed.lock().insert(sequence.clone());
                 self.nudge.notify_one();

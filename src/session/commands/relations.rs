@@ -73,8 +73,9 @@ impl Session {
         for call in calls {
             let arguments = call.arguments.iter().map(|argument| Ok((argument.name.clone(), value_of(&argument.value, inputs)?)));
             let arguments = arguments.collect::<Result<Vec<_>, PgError>>()?;
-            let key = key_of(&arguments);
-            let answer = Box::pin(self.call_declared(declare::Call { function: call.function.clone(), arguments })).await?;
+            let asked = declare::Call { function: call.function.clone(), arguments };
+            let key = declare::arguments_in_from(&asked)?;
+            let answer = Box::pin(self.call_declared(asked)).await?;
             let row = |row: &Vec<Option<String>>| {
                 let columns = answer.columns.iter().map(|(name, _)| name.clone());
                 Value::Object(columns.zip(row.iter().map(|value| json!(value))).collect())
@@ -115,21 +116,6 @@ pub(super) fn values_of(row: &[Option<String>], columns: &[FieldDescription], bi
         })
     };
     row.iter().zip(columns).enumerate().map(value).collect()
-}
-
-/// The first argument, and the others as one array, as VARIADIC makes it.
-fn key_of(arguments: &[(Option<String>, Argument)]) -> Value {
-    let text = |argument: &Argument| match argument {
-        Argument::Null => json!(null),
-        Argument::Text(text) => json!(text),
-        Argument::Array(elements) => json!(elements),
-    };
-    let values: Vec<Value> = arguments.iter().map(|(_, argument)| text(argument)).collect();
-    match values.as_slice() {
-        [first, list @ Value::Array(_)] => json!([first, list]),
-        [first, others @ ..] => json!([first, others]),
-        [] => json!([]),
-    }
 }
 
 impl crate::session::Gateway {

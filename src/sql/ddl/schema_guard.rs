@@ -13,7 +13,7 @@ mod numbers;
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
-use crate::catalog::Relation;
+use crate::catalog::{Relation, quoted_identifier};
 use crate::error::PgError;
 use crate::shard_key::KeyColumn;
 use crate::shardmap::{GroupId, Table, TableKind};
@@ -259,7 +259,10 @@ fn check_constraint(
         Type::CONSTR_PRIMARY => require_key(place, &columns(constraint.keys(), column), "primary key"),
         Type::CONSTR_UNIQUE => require_key(place, &columns(constraint.keys(), column), "unique constraint"),
         Type::CONSTR_EXCLUSION => require_key(place, &equal_columns(constraint.exclusions()), "exclusion constraint"),
-        Type::CONSTR_FOREIGN => check_foreign_key(constraint, column, table, place, context),
+        Type::CONSTR_FOREIGN => {
+            check_foreign_key(constraint, column, table, place, context)?;
+            check_set_columns(constraint, column, place)
+        }
         _ => Ok(()),
     }
 }
@@ -343,6 +346,35 @@ fn check_foreign_key(
         reason,
         "Distribute both tables by the same key with colocate_with and add the foreign key then, on the whole key; or make the \
          other table a reference table.",
+    ))
+}
+
+/// Deleting what is referred to must not take the key from rows, which only their shard would know of.
+fn check_set_columns(constraint: &nodes::Constraint, column: Option<&str>, place: &Place<'_>) -> Result<(), PgError> {
+    let Place::Sharded { key, relation, .. } = place else { return Ok(()) };
+    let action = match u8::try_from(constraint.fk_del_action) {
+        Ok(b'n') => "SET NULL",
+        Ok(b'd') => "SET DEFAULT",
+        Ok(_) | Err(_) => return Ok(()),
+    };
+    let own = columns(constraint.fk_attrs(), column);
+    let named: Vec<&str> = constraint.fk_del_set_cols().iter().filter_map(Node::as_str).collect();
+    let set = if named.is_empty() { own.clone() } else { named };
+    // A column that cannot be NULL refuses to be set so, as in PostgreSQL.
+    let is_set = |column: &&KeyColumn| {
+        let is_not_null = relation.column(&column.column).is_some_and(|column| column.is_not_null);
+        set.contains(&column.column.as_str()) && (action == "SET DEFAULT" || !is_not_null)
+    };
+    let Some(changed) = key.iter().find(is_set) else { return Ok(()) };
+    let is_key = |column: &&str| key.iter().any(|key| key.column == **column);
+    let rest: Vec<String> = set.iter().filter(|column| !is_key(column)).map(|column| quoted_identifier(column)).collect();
+    Err(PgError::unsupported(
+        format!("ON DELETE {action} of this foreign key would change shard key column \"{}\"", changed.column),
+        format!("Rows of table \"{}\" are found by it.", relation.name),
+        match rest.as_slice() {
+            [] => "Use another action, ON DELETE CASCADE for example.".to_owned(),
+            rest => format!("Name the columns that it is to change: ON DELETE {action} ({}).", rest.join(", ")),
+        },
     ))
 }
 

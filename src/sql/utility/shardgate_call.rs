@@ -16,7 +16,7 @@ pub const SCHEMA: &str = "shardgate";
 
 pub const UNIQUE_ID: &str = "unique_id";
 
-const FUNCTIONS: [&str; 25] = [
+const FUNCTIONS: [&str; 26] = [
     "add_shard",
     "alter_shard",
     "citus_move_shard_placement",
@@ -33,6 +33,7 @@ const FUNCTIONS: [&str; 25] = [
     "merge_partitions",
     "move_partition",
     "move_partitions",
+    "plan_tables",
     "rebalance",
     "rebalance_table_shards",
     "redistribute_table",
@@ -45,7 +46,10 @@ const FUNCTIONS: [&str; 25] = [
 ];
 
 /// Those that give rows and change nothing, with their columns: they may stand in FROM beside relations of the schema.
-const ROW_FUNCTIONS: [(&str, &[&str]); 1] = [("locate", &["partition_id", "shard", "epoch"])];
+const ROW_FUNCTIONS: [(&str, &[&str]); 2] = [
+    ("locate", &["partition_id", "shard", "epoch"]),
+    ("plan_tables", &["step", "kind", "table_name", "statement", "reason", "warning"]),
+];
 
 /// The columns of a function that may stand in FROM.
 pub fn columns_in_from(name: &str) -> Option<&'static [&'static str]> {

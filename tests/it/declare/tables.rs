@@ -78,7 +78,7 @@ async fn tables_with_foreign_keys_are_declared_by_one_call() {
         CREATE TABLE {p}orders (tenant int REFERENCES {p}tenants, id int, PRIMARY KEY (tenant, id));
         CREATE TABLE {p}items (tenant int, order_id int, n int, PRIMARY KEY (tenant, order_id, n),
             FOREIGN KEY (tenant, order_id) REFERENCES {p}orders);
-        CREATE TABLE {p}big (tenant bigint PRIMARY KEY); CREATE TABLE {p}loose (tenant int, id int PRIMARY KEY, o int REFERENCES {p}loose);";
+        CREATE TABLE {p}big (tenant bigint PRIMARY KEY); CREATE TABLE {p}other (tenant text PRIMARY KEY); CREATE TABLE {p}loose (tenant int, id int PRIMARY KEY, o int REFERENCES {p}loose);";
     let all = format!(
         "{}{} INSERT INTO full_tenants VALUES (1, 'a'); INSERT INTO full_orders VALUES (1, 1)",
         schema.replace("{p}", "empty_"),
@@ -91,8 +91,14 @@ async fn tables_with_foreign_keys_are_declared_by_one_call() {
         assert!(told(&error).contains(expected), "{keys}: {}", told(&error));
     };
     refused(r#"{"empty_orders": "tenant", "empty_items": "tenant"}"#, "refers to table \"empty_tenants\"").await;
-    refused(r#"{"empty_orders": "tenant", "empty_items": "tenant"}"#, "shardgate.distribute_tables() declares both tables").await;
-    refused(r#"{"empty_big": "tenant", "empty_tenants": "id"}"#, "\"empty_big\": bigint; table \"empty_tenants\": integer").await;
+    refused(
+        r#"{"empty_orders": "tenant", "empty_items": "tenant"}"#,
+        r#"distribute_tables('{"public.empty_orders": "tenant", "public.empty_tenants": "id"}')"#,
+    )
+    .await;
+    refused(r#"{"empty_other": "tenant", "empty_tenants": "id"}"#, "\"empty_other\": text; table \"empty_tenants\": integer").await;
+    // All that is in the way, the types first.
+    refused(r#"{"empty_loose": "id", "empty_other": "tenant"}"#, "have different types. Table \"empty_loose\": integer;").await;
     refused(r#"{"empty_tenants": "id", "public.empty_tenants": "id"}"#, "table \"empty_tenants\" is named twice").await;
     refused(r#"{"empty_loose": "tenant"}"#, "Primary key \"empty_loose_pkey\" does not contain the shard key").await;
     refused("[1]", "keys must be an object").await;
@@ -113,6 +119,14 @@ async fn tables_with_foreign_keys_are_declared_by_one_call() {
     let foreign_keys = "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND conrelid::regclass::text LIKE 'empty%'";
     assert_eq!(d.value_on_shard(1, foreign_keys).await, "3");
     assert_eq!(d.call("distribute_tables", &[&keys("empty_")]).await.map_err(|error| code(&error)), Err("42710".to_owned()));
+    // Integers are placed alike, whatever their width.
+    for shard in 0..2 {
+        d.on_shard(shard, "ALTER TABLE empty_loose DROP CONSTRAINT empty_loose_o_fkey, DROP CONSTRAINT empty_loose_pkey").await;
+    }
+    d.call("distribute_tables", &[r#"{"empty_loose": "tenant", "full_big": "tenant"}"#]).await.expect("integers");
+    let types = "SELECT string_agg(DISTINCT g.key_types::text, '') FROM shardgate_map.colocation_group g
+                 JOIN shardgate_map.declared_table t USING (group_id) WHERE t.table_name = 'full_big'";
+    assert_eq!(d.value_on_map(types).await, "{bigint}");
 }
 
 #[tokio::test]

@@ -246,9 +246,13 @@ async fn a_move_that_is_aborted_while_it_copies_leaves_no_slot() {
     stage.arm("published", "hold");
     let driver = stage.drive(&partition, &[]);
     stage.until_reached("published").await;
-    // The copy has its slot and cannot read.
-    let holder = stage.cluster.connect_shard(0).await;
-    holder.batch_execute("BEGIN; LOCK TABLE t").await.expect("locked");
+    // The copy has its slot and cannot write.
+    let holder = stage.cluster.connect_shard(1).await;
+    let waits = "SELECT pg_advisory_lock(77); \
+         CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(77); RETURN NEW; END'; \
+         CREATE TRIGGER waits BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION waits(); \
+         ALTER TABLE t ENABLE ALWAYS TRIGGER waits";
+    holder.batch_execute(waits).await.expect("locked");
     stage.disarm("published");
     let slots = "SELECT count(*) FROM pg_replication_slots WHERE slot_name LIKE 'pg\\_%\\_sync\\_%'";
     let source = stage.cluster.connect_shard(0).await;
@@ -259,9 +263,10 @@ async fn a_move_that_is_aborted_while_it_copies_leaves_no_slot() {
     }
     stage.ask("abort").await;
     stage.until_state("aborting").await;
-    holder.batch_execute("ROLLBACK").await.expect("unlocked");
+    holder.batch_execute("SELECT pg_advisory_unlock(77)").await.expect("unlocked");
     assert_eq!(stage.ended().await, "aborted");
     drop(driver);
+    holder.batch_execute("DROP FUNCTION waits() CASCADE").await.expect("dropped");
     stage.is_whole(&stage.proxy.connect().await, "aborted while it copies", 0).await;
 }
 

@@ -111,7 +111,7 @@ impl Kinds {
             for text in [format!("DELETE FROM kinds WHERE id = {kind}"), format!("UPDATE kinds SET id = -id WHERE id = {kind}")] {
                 match self.client.batch_execute(&text).await {
                     Ok(()) => failed.push(format!("{text}: rows refer to it")),
-                    Err(error) if error.code().is_some_and(|code| code.code() == "23503") => {}
+                    Err(error) if error.code().is_some_and(|code| ["23001", "23503"].contains(&code.code())) => {}
                     Err(error) => failed.push(format!("{text}: {}", told(&error))),
                 }
             }

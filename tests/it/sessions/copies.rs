@@ -73,6 +73,8 @@ async fn what_is_no_row_is_told_as_by_one_postgresql() {
             let mut answers = Vec::new();
             for mut client in [stage.plain_client().await, stage.client().await] {
                 let told = copied(&mut client, &sql, &data, step).await;
+                // PostgreSQL 18 says this of a marker with anything behind it, too.
+                let told = told.replace("end-of-copy marker corrupt", "end-of-copy marker is not alone on its line");
                 answers.push((told, client.row(ALL).await));
             }
             assert_eq!(answers[0], answers[1], "{sql} of {}", String::from_utf8_lossy(&data));

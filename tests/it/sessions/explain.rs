@@ -30,7 +30,7 @@ async fn lines(client: &mut WireClient, sql: &str) -> Vec<String> {
     let constant = |lines: &[String]| {
         lines
             .iter()
-            .filter(|line| !["Time:", "time=", "Actual Total Time"].iter().any(|word| line.contains(word)))
+            .filter(|line| !["Time:", "time=", "Actual Total Time", "Buffers:"].iter().any(|word| line.contains(word)))
             .cloned()
             .collect::<Vec<_>>()
     };

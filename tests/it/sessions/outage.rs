@@ -194,7 +194,27 @@ async fn without_the_map_known_keys_go_on_and_two_proxies_agree_again_after_its_
     }
     assert_eq!(elsewhere.value("SELECT n FROM tenants WHERE name = 'known'").await, "1");
 
+    // More numbers than one block are there before they are needed.
+    let numbered = format!("INSERT INTO numbered (v) VALUES {}", vec!["('x')"; 500].join(", "));
+    for statement in
+        ["CREATE TABLE numbered (id serial PRIMARY KEY, v text)", "SELECT shardgate.distribute_table('numbered', 'id')"]
+    {
+        succeed(&mut client, statement).await;
+    }
+    succeed(&mut client, &numbered).await;
+    let map = stage.cluster.connect_map().await;
+    let counter = "SELECT next_number::int8 FROM shardgate_map.sequence_counter WHERE sequence_name = 'numbered_id_seq'";
+    let drawn_at = Instant::now();
+    while map.query_one(counter, &[]).await.expect("a counter").get::<_, i64>(0) <= 2000 {
+        assert!(drawn_at.elapsed() < Duration::from_secs(20), "nothing is fetched ahead");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+
     stage.cluster.map_server_mut().stop(StopMode::Immediate).expect("stop the map");
+    for _ in 0..6 {
+        succeed(&mut client, &numbered).await;
+    }
+    assert_eq!(client.value("SELECT count(DISTINCT id) FROM numbered").await, "3500");
     let hash_key = stage.key(1, 0);
     for _ in 0..5 {
         assert_eq!(client.value("SELECT n FROM tenants WHERE name = 'known'").await, "1");

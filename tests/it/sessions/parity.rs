@@ -15,6 +15,7 @@
 //! ```
 //! `{a}`, `{b}`: ids of `accounts` on one shard, `{z}`: on another one.
 
+use super::mixed::server_major;
 use super::stage::Stage;
 use crate::support::{ProxyOptions, WireClient};
 
@@ -37,8 +38,11 @@ async fn migrations_are_answered_as_by_one_postgresql() {
 
 async fn assert_same(stage: &Stage, files: &[(&str, &str)]) {
     let mut failures = Vec::new();
+    let major = server_major(&mut stage.plain_client().await).await;
     for (file, text) in files {
-        for case in cases(text) {
+        // See there.
+        let is_other = |case: &Case<'_>| major >= 18 && case.claim == "a simple query inside an open pipeline";
+        for case in cases(text).into_iter().filter(|case| !is_other(case)) {
             let plain = run(stage.plain_client().await, stage, &case).await;
             let proxied = run(stage.client().await, stage, &case).await;
             if plain != proxied {

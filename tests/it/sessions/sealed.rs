@@ -300,7 +300,12 @@ async fn mistakes_of_the_reset_are_seen() {
     let settings = [("pool.size_per_shard", "2"), ("pool.late_joiner_share", "0")];
     let plain = Plain::start_with(&settings, points.options()).await;
     let mut client = plain.client().await;
-    for statement in ["CREATE SCHEMA evil", "CREATE FUNCTION evil.pg_advisory_unlock_all() RETURNS void LANGUAGE sql AS 'SELECT'"] {
+    // A setting that no server reports by itself.
+    let set_memory =
+        "CREATE FUNCTION set_memory(m text) RETURNS text LANGUAGE sql AS $$ SELECT set_config('work_mem', m, false) $$";
+    for statement in
+        [set_memory, "CREATE SCHEMA evil", "CREATE FUNCTION evil.pg_advisory_unlock_all() RETURNS void LANGUAGE sql AS 'SELECT'"]
+    {
         succeed(&mut client, statement).await;
     }
     drop(client);
@@ -326,7 +331,7 @@ async fn mistakes_of_the_reset_are_seen() {
             }
             succeed(&mut leaver, "COMMIT").await;
             if texts.is_empty() {
-                succeed(&mut leaver, "SELECT set_path('other, public')").await;
+                succeed(&mut leaver, "SELECT set_memory('9MB')").await;
             }
             drop(leaver);
             let state = "SELECT concat_ws('|', current_setting('work_mem'), current_setting('search_path'), \

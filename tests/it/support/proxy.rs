@@ -96,6 +96,14 @@ impl Proxy {
     }
 
     /// Rows as psql prints them without decoration; panics when a statement fails.
+    /// `shardgate check` with the proxy's settings: did it find nothing, and what it printed.
+    pub fn check(&self, arguments: &[&str]) -> (bool, String) {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_shardgate"));
+        command.arg("check").args(arguments).arg("--config").arg(self.directory.path().join("shardgate.toml"));
+        let output = command.output().expect("run");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     pub fn psql(&self, script: &str) -> String {
         psql_rows(&self.conninfo(), script)
     }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::psql::client_program;
 use shardgate::demo::servers::{Account, Server, ServerOptions, StopMode};
 
 use super::cluster::server_options;
@@ -99,7 +100,7 @@ fn copy(primary: &Server, options: &ServerOptions) {
     let account = Account::for_servers().expect("account for servers");
     account.create_directory(&options.dir).expect("a directory");
     let status = account
-        .command(primary.installation().program("pg_basebackup"))
+        .command(client_program("pg_basebackup"))
         .args(["--checkpoint=fast", "--wal-method=stream", "--no-sync", "--write-recovery-conf"])
         .arg("--dbname")
         .arg(primary.url("postgres"))

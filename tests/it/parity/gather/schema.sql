@@ -37,7 +37,7 @@ CREATE FUNCTION initials(t text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS 'BEG
 CREATE FUNCTION people_count() RETURNS bigint LANGUAGE sql STABLE AS 'SELECT count(*) FROM public.people';
 CREATE FUNCTION note_count() RETURNS bigint LANGUAGE sql STABLE AS 'SELECT count(*) FROM public.notes';
 CREATE FUNCTION title_of(p people) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT p.name || '' the '' || p.age';
-CREATE FUNCTION keep_longer(a text, b text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT CASE WHEN length(b) > length(coalesce(a, '''')) THEN b ELSE a END';
+CREATE FUNCTION keep_longer(a text, b text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT CASE WHEN (length(b), b COLLATE "C") > (length(coalesce(a, '''')), coalesce(a, '''') COLLATE "C") THEN b ELSE a END';
 CREATE AGGREGATE longest(text) (SFUNC = keep_longer, STYPE = text);
 GRANT USAGE ON SCHEMA public, shop TO parity_reader;
 GRANT SELECT (id, name, age, level) ON people TO parity_reader;

@@ -1,0 +1,61 @@
+//! Statements of the proxy's own: asked and answered in one call, while nothing of a session's is due.
+
+use bytes::Bytes;
+
+use super::{Connection, ConnectionError, owned_columns};
+use crate::backend::{ShardText, StatementName};
+use crate::wire::{error_fields, shard_tag};
+
+impl Connection {
+    /// Runs a text of the proxy's own as a simple query and waits for its end. Rows come back as text.
+    ///
+    /// Errors: [`ConnectionError::Refused`] with the shard's error; the connection is then still usable.
+    pub async fn simple(&mut self, text: &ShardText<'_>) -> Result<Vec<Vec<Option<Bytes>>>, ConnectionError> {
+        debug_assert!(self.pending.is_empty(), "answers of the session are still due");
+        self.output.query(text);
+        self.rows_to_ready().await
+    }
+
+    /// The same with one parameter, of the type that PostgreSQL takes it for, given as text.
+    pub async fn bound(&mut self, text: &ShardText<'_>, parameter: &str) -> Result<Vec<Vec<Option<Bytes>>>, ConnectionError> {
+        debug_assert!(self.pending.is_empty(), "answers of the session are still due");
+        let mut after_names = vec![0, 0, 0, 1];
+        after_names.extend_from_slice(&u32::try_from(parameter.len()).unwrap_or(u32::MAX).to_be_bytes());
+        after_names.extend_from_slice(parameter.as_bytes());
+        after_names.extend_from_slice(&[0, 0]);
+        self.output.parse(StatementName::Unnamed, text, &[]);
+        self.output.bind(b"", StatementName::Unnamed, text, &after_names);
+        self.output.execute(b"", 0);
+        self.output.sync();
+        self.rows_to_ready().await
+    }
+
+    async fn rows_to_ready(&mut self) -> Result<Vec<Vec<Option<Bytes>>>, ConnectionError> {
+        self.unnamed = None;
+        let mut rows = Vec::new();
+        let mut refusal = None;
+        loop {
+            let (tag, body) = self.next_frame().await?;
+            match tag {
+                shard_tag::DATA_ROW => rows.push(owned_columns(&body)?),
+                shard_tag::ERROR if refusal.is_none() => {
+                    let fields = error_fields(&body)?;
+                    let sqlstate = String::from_utf8_lossy(fields.sqlstate().unwrap_or(b"XX000")).into_owned();
+                    refusal = Some(ConnectionError::Refused { sqlstate, message: fields.message(), body: body.clone() });
+                }
+                shard_tag::PARAMETER_STATUS => {
+                    let (name, value) = crate::wire::parameter_status(&body)?;
+                    self.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value))?;
+                }
+                shard_tag::READY => {
+                    self.note_ready(body.first().copied().unwrap_or(b'E'));
+                    return match refusal {
+                        Some(refusal) => Err(refusal),
+                        None => Ok(rows),
+                    };
+                }
+                _ => {}
+            }
+        }
+    }
+}

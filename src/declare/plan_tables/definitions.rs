@@ -1,0 +1,160 @@
+//! Definitions of constraints and unique indexes with more columns in them.
+//!
+//! Works on the texts that PostgreSQL prints with `search_path = pg_catalog`, in which only identifiers, literals and the expressions of
+//! indexes may hold anything: everything else is PostgreSQL's own wording. What does not read as expected is `None`, never a guess.
+
+use crate::catalog::quoted_identifier;
+
+/// `PRIMARY KEY (id)`, `UNIQUE NULLS NOT DISTINCT (email) INCLUDE (name) DEFERRABLE`, `CREATE UNIQUE INDEX … (lower(email)) WHERE …`,
+/// with these columns too. At the end: what was found by the first columns of the index is found by them afterwards.
+pub(in crate::declare) fn unique_with(definition: &str, columns: &[&str]) -> Option<String> {
+    let list = list_after(definition, 0)?;
+    let added: Vec<String> = columns.iter().map(|column| quoted_identifier(column)).collect();
+    Some(with_items(definition, list, &added))
+}
+
+/// `EXCLUDE USING gist (span WITH &&)`, with these columns compared by `=`.
+pub(super) fn exclusion_with(definition: &str, columns: &[&str]) -> Option<String> {
+    let list = list_after(definition, 0)?;
+    let added: Vec<String> = columns.iter().map(|column| format!("{} WITH =", quoted_identifier(column))).collect();
+    Some(with_items(definition, list, &added))
+}
+
+/// A foreign key's definition in its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::declare) struct ForeignKeyText {
+    /// `FOREIGN KEY (a) REFERENCES public.t(b)`, with the columns that were added.
+    head: String,
+    /// MATCH, ON UPDATE, ON DELETE, DEFERRABLE, NOT VALID.
+    options: String,
+}
+
+impl ForeignKeyText {
+    /// `FOREIGN KEY (a) REFERENCES public.t(b) ON DELETE CASCADE`, with these pairs of columns too.
+    pub(in crate::declare) fn read(definition: &str, pairs: &[(&str, &str)]) -> Option<Self> {
+        let own = list_after(definition, 0)?;
+        let referred = list_after(definition, own.1 + 1)?;
+        let (head, options) = definition.split_at_checked(referred.1 + 1)?;
+        let list = |column: fn(&(&str, &str)) -> String| pairs.iter().map(column).collect::<Vec<String>>();
+        // From behind, so that the places before stay right.
+        let head = with_items(head, referred, &list(|(_, referred)| quoted_identifier(referred)));
+        let head = with_items(&head, own, &list(|(column, _)| quoted_identifier(column)));
+        Some(Self { head, options: options.to_owned() })
+    }
+
+    /// Deleting what it refers to changes these columns only, where it would change all.
+    pub(in crate::declare) fn setting_only(mut self, columns: &[&str]) -> Self {
+        let list: Vec<String> = columns.iter().map(|column| quoted_identifier(column)).collect();
+        for action in ["ON DELETE SET NULL", "ON DELETE SET DEFAULT"] {
+            if let Some((before, after)) = self.options.split_once(action) {
+                let after = match after.strip_prefix(" (") {
+                    Some(_) => list_after(after, 0).and_then(|(_, end)| after.get(end + 1..)).unwrap_or_default(),
+                    None => after,
+                };
+                self.options = format!("{before}{action} ({}){after}", list.join(", "));
+                break;
+            }
+        }
+        self
+    }
+
+    /// MATCH FULL refuses a row in which some columns are NULL and others are not, as all are where only the key is set.
+    pub(super) fn without_match_full(mut self) -> Self {
+        self.options = self.options.replacen(" MATCH FULL", "", 1);
+        self
+    }
+
+    pub(super) fn has_match_full(&self) -> bool {
+        self.options.starts_with(" MATCH FULL")
+    }
+
+    pub(super) fn is_not_valid(&self) -> bool {
+        self.options.ends_with(" NOT VALID")
+    }
+}
+
+impl std::fmt::Display for ForeignKeyText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{}", self.head, self.options)
+    }
+}
+
+/// The places of the next parentheses at or behind this place.
+fn list_after(text: &str, from: usize) -> Option<(usize, usize)> {
+    let (mut open, mut depth) = (None, 0_usize);
+    let mut quote: Option<u8> = None;
+    for (place, byte) in text.bytes().enumerate().skip(from) {
+        match (quote, byte) {
+            // A doubled quote ends it and begins it again.
+            (Some(end), byte) if byte == end => quote = None,
+            (Some(_), _) => {}
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (None, b'(') => {
+                depth += 1;
+                open = open.or(Some(place));
+            }
+            (None, b')') => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some((open?, place));
+                }
+            }
+            (None, _) => {}
+        }
+    }
+    None
+}
+
+/// What PostgreSQL wants at the end of a key stays there.
+fn with_items(text: &str, (open, close): (usize, usize), added: &[String]) -> String {
+    let (Some(before), Some(list), Some(after)) = (text.get(..=open), text.get(open + 1..close), text.get(close..)) else {
+        return text.to_owned();
+    };
+    let added = added.join(", ");
+    let stays_last = list.ends_with(" WITHOUT OVERLAPS") || list.contains("PERIOD ");
+    match (added.is_empty(), stays_last) {
+        (true, _) => text.to_owned(),
+        (false, true) => format!("{before}{added}, {list}{after}"),
+        (false, false) => format!("{before}{list}, {added}{after}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_get_the_columns_and_keep_their_options() {
+        for (definition, expected) in [
+            ("PRIMARY KEY (id)", r#"PRIMARY KEY (id, "t")"#),
+            (
+                r#"UNIQUE NULLS NOT DISTINCT ("a)b", c) INCLUDE (d) DEFERRABLE INITIALLY DEFERRED"#,
+                r#"UNIQUE NULLS NOT DISTINCT ("a)b", c, "t") INCLUDE (d) DEFERRABLE INITIALLY DEFERRED"#,
+            ),
+            (
+                "CREATE UNIQUE INDEX i ON public.u USING btree (lower((email)::text), ((data ->> 'a)'::text))) WHERE (NOT is_sso)",
+                "CREATE UNIQUE INDEX i ON public.u USING btree (lower((email)::text), ((data ->> 'a)'::text)), \"t\") WHERE (NOT is_sso)",
+            ),
+            ("PRIMARY KEY (id, at WITHOUT OVERLAPS)", r#"PRIMARY KEY ("t", id, at WITHOUT OVERLAPS)"#),
+        ] {
+            assert_eq!(unique_with(definition, &["t"]).as_deref(), Some(expected));
+        }
+        let exclusion = exclusion_with("EXCLUDE USING gist (span WITH &&) WHERE ((room > 0))", &["T"]);
+        assert_eq!(exclusion.as_deref(), Some("EXCLUDE USING gist (span WITH &&, \"T\" WITH =) WHERE ((room > 0))"));
+        assert_eq!(unique_with("UNIQUE", &["t"]), None);
+    }
+
+    #[test]
+    fn foreign_keys_get_pairs_of_columns_and_keep_their_options() {
+        let printed =
+            "FOREIGN KEY (a) REFERENCES \"My\".\"t (1)\"(id) MATCH FULL ON UPDATE CASCADE ON DELETE SET NULL DEFERRABLE NOT VALID";
+        let read = ForeignKeyText::read(printed, &[("k", "K")]).expect("read");
+        assert!(read.has_match_full() && read.is_not_valid());
+        let text = read.without_match_full().setting_only(&["a"]).to_string();
+        let expected = "FOREIGN KEY (a, \"k\") REFERENCES \"My\".\"t (1)\"(id, \"K\") ON UPDATE CASCADE ON DELETE SET NULL (\"a\") DEFERRABLE NOT VALID";
+        assert_eq!(text, expected);
+        let listed =
+            ForeignKeyText::read("FOREIGN KEY (k, a) REFERENCES t(k, id) ON DELETE SET DEFAULT (k, a)", &[]).expect("read");
+        assert_eq!(listed.setting_only(&["a"]).to_string(), "FOREIGN KEY (k, a) REFERENCES t(k, id) ON DELETE SET DEFAULT (\"a\")");
+    }
+}
