@@ -53,12 +53,13 @@ use crate::backend::{ConnectionError, CustomNames, Pool, Settings};
 use crate::error::{PgError, SqlState};
 use crate::net::ClientStream;
 use crate::shardmap::{MapSnapshot, ShardId};
+use crate::sql::utility::cluster_state::Rewritten;
 use crate::sql::{Context, RecentTemplates};
 use crate::telemetry::ConnectionOutcome;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
 use cancel::CancelTarget;
+use commands::clients::{Backend, ClientRow, Held};
 use commands::listening::{Listening, name_sender};
-use commands::relations::{ClientRow, Held};
 use commands::temporary::TemporaryTables;
 use cursor::{Cursors, HELD_CURSOR, OnShard};
 use cycle::Cycle;
@@ -163,6 +164,8 @@ struct Running {
     characters_before: usize,
     /// What it may leave in the session without being seen.
     effects: RunningEffects,
+    /// While a text with the cluster's answers runs: what was made of the client's, and that.
+    answered: Option<Box<(Rewritten, String)>>,
 }
 
 /// Writes whose queries are answered first.
@@ -202,7 +205,7 @@ impl Session {
         let cancel = Arc::new(CancelTarget::default());
         let cancel_key = gateway.cancels.register(&cancel);
         let settings = Arc::new(Settings::default());
-        let row = Arc::new(ClientRow::new(address, &identity.user));
+        let row = Arc::new(ClientRow::new(address, &identity.user, identity.is_admin));
         gateway.clients.insert(cancel_key.0, Arc::clone(&row));
         Self {
             context: Arc::new(gateway.no_context(&identity.user)),
@@ -357,7 +360,7 @@ impl Session {
         let message = self.client.input.split_to(header.total).freeze();
         self.note_message(&message);
         let body = message.slice(FRAME_HEADER_BYTES..);
-        self.shown.row.set_state(b'A');
+        self.shown.row.begin();
         self.transaction.note_statement();
         self.forget_running_effects();
         match header.tag {
@@ -577,7 +580,10 @@ impl Session {
         let home = self.home().ok().filter(|home| cursors > 0 && !shards.contains(&home.name));
         shards.extend(home.map(|home| home.name.clone()));
         let pinned_by = self.transaction.participants().iter().find_map(|participant| participant.pinned_by);
-        self.shown.row.set_held(Held { shards, pinned_by: pinned_by.or((cursors > 0).then_some(HELD_CURSOR)) });
+        let backends =
+            self.transaction.participants().iter().filter_map(|participant| participant.connection.cancel_handle.as_deref());
+        let backends = backends.map(Backend::of).collect();
+        self.shown.row.set_held(Held { shards, pinned_by: pinned_by.or((cursors > 0).then_some(HELD_CURSOR)), backends });
     }
 
     /// Ends the cycle: connections that are not needed go back, the client hears that it may go on.
@@ -609,7 +615,7 @@ impl Session {
         }
         self.stop_stopwatch();
         self.show_held();
-        self.shown.row.set_state(self.transaction.ready_status());
+        self.shown.row.end(self.transaction.ready_status());
         originate::ready(&mut self.client.output, self.transaction.ready_status());
         // The next message may be here already: answers to a pipeline leave together.
         if matches!(self.client.peek(), Ok(Some(_))) && self.client.output.len() < PIPELINE_OUTPUT_BYTES {

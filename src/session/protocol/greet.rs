@@ -55,7 +55,11 @@ impl Session {
         self.reported.clone_from(&greeting.parameters);
         for (name, value) in &greeting.parameters {
             originate::parameter_status(&mut self.client.output, name, value);
+            if &**name == "application_name" {
+                self.shown.row.set_application_name(value);
+            }
         }
+        self.shown.row.end(b'I');
         self.login.greeting = greeting;
         let (process_id, secret) = self.login.cancel_key;
         self.client.output.put_slice(&[b'K', 0, 0, 0, 12]);
