@@ -65,7 +65,7 @@ impl VerifierSource for AuthQuery {
     fn verifier<'a>(&'a self, user: &'a str) -> BoxFuture<'a, Result<Option<ScramVerifier>, PgError>> {
         let ask = async move {
             let (asked, name) = (Arc::clone(&self.asked), user.to_owned());
-            let asking = self.runtime.spawn(async move { asked.verifier(&name).await });
+            let asking = self.runtime.spawn(async move { Box::pin(asked.verifier(&name)).await });
             asking.await.unwrap_or_else(|error| Err(AskError::Failed(error.to_string())))
         };
         async move {
