@@ -149,7 +149,12 @@ fn serve(path: Option<PathBuf>) -> anyhow::Result<ExitCode> {
 fn init(path: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     let config = Config::load(path.as_deref())?;
     telemetry::init_logs(&config.log)?;
-    current_thread_runtime()?.block_on(server::init(&config))?;
+    let migrated = current_thread_runtime()?.block_on(server::init(&config))?;
+    match migrated.before {
+        None => println!("the map database has the shard map now, at version {}", migrated.after),
+        Some(before) if before == migrated.after => println!("the shard map is at version {before} already: nothing was changed"),
+        Some(before) => println!("the shard map was upgraded from version {before} to {}", migrated.after),
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -110,11 +110,11 @@ fn take_over(server: &mut Server, logs: &LogControl, config: Config) -> anyhow::
 }
 
 /// Creates or upgrades the map's schema and stops.
-pub async fn init(config: &Config) -> anyhow::Result<()> {
+pub async fn init(config: &Config) -> anyhow::Result<crate::shardmap::Migrated> {
     let store = crate::shardmap::Store::new(config.map.url.reveal()).context("map.url")?;
-    store.migrate().await.context("the map's schema could not be made")?;
+    let migrated = store.migrate().await.context("the map's schema could not be made")?;
     store.close().await;
-    Ok(())
+    Ok(migrated)
 }
 
 impl Server {

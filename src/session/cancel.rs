@@ -7,13 +7,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures::future::join_all;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
+use super::commands::clients::Backend;
 use super::stop::StopSignal;
 use crate::backend::{CANCEL_TIMEOUT, CancelHandle, Connection};
 use crate::telemetry::CancelOutcome;
@@ -47,6 +51,8 @@ pub struct CancelTarget {
     is_committing: AtomicBool,
     /// The client has gone: nothing that it has sent is begun any more.
     has_left: AtomicBool,
+    /// The session has ended.
+    gone: CancellationToken,
     /// Told when a cancel request finds the session waiting for a connection.
     stop_waiting: Notify,
 }
@@ -76,7 +82,26 @@ impl CancelRegistry {
     }
 
     pub fn remove(&self, key: CancelKey) {
-        self.sessions.lock().remove(&key.0);
+        if let Some(known) = self.sessions.lock().remove(&key.0) {
+            known.target.gone.cancel();
+        }
+    }
+
+    /// As `pg_terminate_backend`: what it runs is cancelled, and it ends. `None`: not within `patience`; with none it is not waited for.
+    pub async fn end_session(&self, session: i32, patience: Duration) -> Option<()> {
+        let Some(target) = self.sessions.lock().get(&session).map(|known| Arc::clone(&known.target)) else { return Some(()) };
+        target.abort.set();
+        if patience.is_zero() { Some(()) } else { timeout(patience, target.gone.cancelled()).await.ok() }
+    }
+
+    /// The backends that work for sessions right now.
+    pub fn backends(&self) -> Vec<(Backend, i32)> {
+        let sessions = self.sessions.lock();
+        let of_session = |(session, known): (&i32, &Registered)| {
+            let running = known.target.state.lock().running.clone();
+            running.into_iter().map(|handle| (Backend::of(&handle), *session)).collect::<Vec<_>>()
+        };
+        sessions.iter().flat_map(of_session).collect()
     }
 
     /// The proxy drains: idle sessions are to end.

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use moka::sync::Cache;
 
 use super::cancel::CancelRegistry;
-use super::commands::relations::Clients;
+use super::commands::clients::Clients;
 use super::ddl::drift::Drift;
 use super::ddl::schema::CatalogMark;
 use super::ddl::schema_reader::SchemaReader;
@@ -17,6 +17,7 @@ use super::protocol::describe::Description;
 use super::protocol::foreign_oids::KnownOids;
 use super::protocol::greet::Greeting;
 use super::sequences::sequence_rights::{Rights, RightsKey};
+use super::transaction::exported_snapshot::ExportedSnapshots;
 use crate::auth::BackendCredentials;
 use crate::backend::{Pool, Pools, Settings, ShardAddress, StatementId, StatementRegistry};
 use crate::catalog::Catalog;
@@ -74,6 +75,7 @@ pub struct Gateway {
     pub(super) keys_pay: Cache<u64, bool>,
     /// What roles may do with sequences of the whole cluster, and when a shard was asked.
     pub(super) rights: Cache<RightsKey, (Rights, Instant)>,
+    pub(super) exported_snapshots: Arc<ExportedSnapshots>,
     next_login: AtomicU64,
     next_context: AtomicU64,
     next_temporary_version: AtomicU64,
@@ -147,6 +149,7 @@ impl Gateway {
             commit_support: Cache::builder().max_capacity(COMMIT_SUPPORT_MAX).time_to_live(COMMIT_SUPPORT_LIFETIME).build(),
             keys_pay: Cache::builder().max_capacity(KEYS_PAY_MAX).time_to_live(KEYS_PAY_LIFETIME).build(),
             rights: Cache::new(RIGHTS_MAX),
+            exported_snapshots: Arc::default(),
             next_login: AtomicU64::new(1),
             next_context: AtomicU64::new(1),
             next_temporary_version: AtomicU64::new(TEMPORARY_VERSIONS),

@@ -54,12 +54,13 @@ use crate::error::{PgError, SqlState};
 use crate::execute::deadlock::Listed;
 use crate::net::ClientStream;
 use crate::shardmap::{MapSnapshot, ShardId};
+use crate::sql::utility::cluster_state::Rewritten;
 use crate::sql::{Context, RecentTemplates};
 use crate::telemetry::ConnectionOutcome;
 use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, originate};
 use cancel::CancelTarget;
+use commands::clients::{Backend, ClientRow, Held};
 use commands::listening::{Listening, name_sender};
-use commands::relations::{ClientRow, Held};
 use commands::temporary::TemporaryTables;
 use cursor::{Cursors, HELD_CURSOR, OnShard};
 use cycle::Cycle;
@@ -168,6 +169,8 @@ pub struct Session {
     stopwatch: Stopwatch,
     /// Of a text with several statements: the characters before the one that runs.
     characters_before: usize,
+    /// While a text with the cluster's answers runs: what was made of the client's, and that.
+    answered: Option<Box<(Rewritten, String)>>,
     /// The queries of a write are being answered: what they are part of is not answered in stages again.
     is_staging: bool,
     /// The map by which the first of them was routed.
@@ -190,7 +193,7 @@ impl Session {
         let cancel_key = gateway.cancels.register(&cancel);
         let login = gateway.next_login();
         let settings = Arc::new(Settings::default());
-        let row = Arc::new(ClientRow::new(address, &identity.user));
+        let row = Arc::new(ClientRow::new(address, &identity.user, identity.is_admin));
         gateway.clients.insert(cancel_key.0, Arc::clone(&row));
         Self {
             context: Arc::new(gateway.no_context(&identity.user)),
@@ -225,6 +228,7 @@ impl Session {
             running: Running::Nothing,
             stopwatch: Stopwatch::default(),
             characters_before: 0,
+            answered: None,
             is_staging: false,
             staged_by: None,
             not_staying: NotStaying::default(),
@@ -358,7 +362,7 @@ impl Session {
         let message = self.client.input.split_to(header.total).freeze();
         self.note_message(&message);
         let body = message.slice(FRAME_HEADER_BYTES..);
-        self.row.set_state(b'A');
+        self.row.begin();
         self.note_statement();
         self.forget_running_effects();
         match header.tag {
@@ -574,7 +578,9 @@ impl Session {
         let home = self.home().ok().filter(|home| cursors > 0 && !shards.contains(&home.name));
         shards.extend(home.map(|home| home.name.clone()));
         let pinned_by = self.participants.iter().find_map(|participant| participant.pinned_by);
-        self.row.set_held(Held { shards, pinned_by: pinned_by.or((cursors > 0).then_some(HELD_CURSOR)) });
+        let backends = self.participants.iter().filter_map(|participant| participant.connection.cancel_handle.as_deref());
+        let backends = backends.map(Backend::of).collect();
+        self.row.set_held(Held { shards, pinned_by: pinned_by.or((cursors > 0).then_some(HELD_CURSOR)), backends });
     }
 
     /// Ends the cycle: connections that are not needed go back, the client hears that it may go on.
@@ -606,7 +612,7 @@ impl Session {
         }
         self.stop_stopwatch();
         self.show_held();
-        self.row.set_state(self.transaction.ready_status());
+        self.row.end(self.transaction.ready_status());
         originate::ready(&mut self.client.output, self.transaction.ready_status());
         // The next message may be here already: answers to a pipeline leave together.
         if matches!(self.client.peek(), Ok(Some(_))) && self.client.output.len() < PIPELINE_OUTPUT_BYTES {

@@ -115,6 +115,14 @@ pub(super) fn write_timestamp(out: &mut String, micros: Micros, zone: &str) -> f
     civil.write_era(out)
 }
 
+/// A `timestamptz` as text, of microseconds since 1970.
+pub fn timestamp_text(unix_micros: Micros) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _written = write_timestamp(&mut text, unix_micros.saturating_sub(MICROS_FROM_1970_TO_2000), "+00");
+    text
+}
+
 /// A day of the proleptic Gregorian calendar; year 0 is 1 BC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Civil {
@@ -267,6 +275,7 @@ const YEAR_DIGITS: std::ops::RangeInclusive<usize> = 4..=7;
 const DAYS_OF_400_YEARS: i64 = 146_097;
 /// From 0000-03-01, where the arithmetic's years begin, to 2000-01-01.
 const DAYS_FROM_MARCH_0000_TO_EPOCH: i64 = 730_425;
+const MICROS_FROM_1970_TO_2000: Micros = 946_684_800_000_000;
 
 /// Julian day 0.
 const DATE_MIN: Days = -2_451_545;

@@ -20,6 +20,7 @@ mod order;
 pub(crate) mod strategies;
 mod text;
 
+pub use calendar::timestamp_text;
 pub use convert::{Conversion, Format, Position};
 pub use function::{DateUnit, FunctionArgument, KeyFunction};
 pub use order::after_prefix;

@@ -75,7 +75,7 @@ pub use primary::{NotPrimary, Pledge, Primary, PrimaryServer};
 pub use proxies::{ProxiesSeen, ProxyBehind, Silent};
 pub use sequences::{NewSequence, NumberBlock, SequencePlace, SequenceState};
 pub use silence::Leases;
-pub use store::{Store, migrations, migrations_up_to};
+pub use store::{Migrated, Store, migrations, migrations_up_to};
 
 use cache::LookupKey;
 use current::Current;

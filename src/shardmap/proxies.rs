@@ -220,6 +220,11 @@ impl Store {
         read::<Json<serde_json::Value>>(&self.change(query).await?, 0).map(|told| told.0)
     }
 
+    /// Is there another proxy whose lease holds?
+    pub async fn has_other_proxy(&self, own: ProxyId) -> Result<bool, StoreError> {
+        self.has_proxy_behind(own, Epoch { incarnation: i64::MAX, counter: i64::MAX }).await
+    }
+
     async fn has_proxy_behind(&self, own: ProxyId, epoch: Epoch) -> Result<bool, StoreError> {
         sqlx::query_scalar(
             "SELECT EXISTS (

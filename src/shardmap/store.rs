@@ -25,7 +25,15 @@ use super::error::StoreError;
 use super::model::Epoch;
 use super::primary::{NotPrimary, Pledge, Primary, PrimaryServer};
 use crate::config::{Host, ShardUrl, UrlError};
+use crate::error::{PgError, SqlState};
 use crate::net::{Attempts, ConnectOptionsError, connect_options};
+
+/// The version of the map's schema before and after its migration; `None`: it was not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Migrated {
+    pub before: Option<i64>,
+    pub after: i64,
+}
 
 /// Cheap to clone: clones share the connections.
 #[derive(Clone, Debug)]
@@ -99,15 +107,17 @@ impl Store {
     }
 
     /// Creates the map's schema, or brings it to this version. Any number of processes may do so at once.
-    pub async fn migrate(&self) -> Result<(), StoreError> {
+    pub async fn migrate(&self) -> Result<Migrated, StoreError> {
         let mut connection = self.connect_bare().await?;
-        // "already exists, skipping" is no news.
-        let outcome = match connection.execute("SET client_min_messages = warning").await {
-            Ok(_) => migrations().run(&mut connection).await,
-            Err(error) => Err(error.into()),
+        let outcome = migrate_on(&mut connection).await;
+        let outcome = match outcome {
+            Err(StoreError::Refused(error)) if error.code == SqlState::INSUFFICIENT_PRIVILEGE => {
+                Err(StoreError::Refused(with_missing_rights(error, &mut connection).await))
+            }
+            outcome => outcome,
         };
         close(connection).await;
-        outcome.map_err(migration_failed)
+        outcome
     }
 
     /// That the map database answers, is a primary and has the schema: with the reason, which the pool would only time out on.
@@ -247,7 +257,7 @@ impl Store {
                 None => connection.fetch_one(query).await,
             }
         };
-        timeout(CHANGE_TIMEOUT, Box::pin(answer)).await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::changing)
+        timeout(CHANGE_TIMEOUT, answer).await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::changing)
     }
 }
 
@@ -299,6 +309,43 @@ fn with_bookkeeping(mut migrator: Migrator) -> Migrator {
     migrator.create_schemas = Cow::Owned(vec![Cow::Borrowed("shardgate_map")]);
     migrator.table_name = Cow::Borrowed("shardgate_map._sqlx_migrations");
     migrator
+}
+
+async fn migrate_on(connection: &mut PgConnection) -> Result<Migrated, StoreError> {
+    // "already exists, skipping" is no news.
+    connection.execute("SET client_min_messages = warning").await.map_err(StoreError::reading)?;
+    let before = version_of(connection).await?;
+    migrations().run(&mut *connection).await.map_err(migration_failed)?;
+    Ok(Migrated { before, after: version_of(connection).await?.unwrap_or_default() })
+}
+
+/// `None`: there is no map.
+async fn version_of(connection: &mut PgConnection) -> Result<Option<i64>, StoreError> {
+    let there = "SELECT pg_catalog.to_regclass('shardgate_map._sqlx_migrations') IS NOT NULL";
+    let is_there: bool = sqlx::query_scalar(there).fetch_one(&mut *connection).await.map_err(StoreError::reading)?;
+    if !is_there {
+        return Ok(None);
+    }
+    let version = "SELECT pg_catalog.max(version) FROM shardgate_map._sqlx_migrations WHERE success";
+    sqlx::query_scalar(version).fetch_one(connection).await.map_err(StoreError::reading)
+}
+
+/// What the role of the map's url lacks, and the GRANT.
+async fn with_missing_rights(error: PgError, connection: &mut PgConnection) -> PgError {
+    let rights = "SELECT pg_catalog.quote_ident(current_user), pg_catalog.quote_ident(current_database()), \
+                  pg_catalog.has_database_privilege(current_database(), 'CREATE'), \
+                  (SELECT pg_catalog.quote_ident(r.rolname) FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles r ON r.oid = n.nspowner \
+                   WHERE n.nspname IN ('shardgate', 'shardgate_map') AND NOT pg_catalog.pg_has_role(r.oid, 'USAGE') LIMIT 1)";
+    let found: Result<(String, String, bool, Option<String>), _> = sqlx::query_as(rights).fetch_one(connection).await;
+    match found {
+        Ok((user, database, false, _)) => error
+            .with_detail(format!("Role {user} may not create the schemas of the shard map in database {database}."))
+            .with_hint(format!("GRANT CREATE ON DATABASE {database} TO {user}")),
+        Ok((user, _, true, Some(owner))) => {
+            error.with_detail(format!("The shard map belongs to role {owner}.")).with_hint(format!("GRANT {owner} TO {user}"))
+        }
+        Ok(_) | Err(_) => error,
+    }
 }
 
 fn migration_failed(error: MigrateError) -> StoreError {

@@ -138,6 +138,9 @@ pub enum SessionCall {
     /// What a server says of itself or of its transaction: its clock, a transaction id, its address. Or might, by a function
     /// that is not immutable.
     Server,
+    /// It may name sessions, their locks and statements, or the bytes of relations: the proxy writes what the cluster says into the text
+    /// ([`super::utility::cluster_state`]).
+    ClusterState,
 }
 
 /// What running the statement does to data.
@@ -476,6 +479,8 @@ pub enum Command {
     RollbackTo(String),
     /// SET TRANSACTION.
     SetTransaction(TransactionModes),
+    /// SET TRANSACTION SNAPSHOT.
+    ImportSnapshot(String),
     /// SET SESSION CHARACTERISTICS AS TRANSACTION.
     SetSessionCharacteristics(TransactionModes),
     /// PREPARE TRANSACTION, COMMIT PREPARED, ROLLBACK PREPARED.

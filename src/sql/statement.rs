@@ -17,7 +17,7 @@ use super::query::{Draws, Reader, Resolved, resolve};
 use super::rewrite::{clock, drawing};
 use super::utility::shardgate_call::{self, Naming};
 use super::utility::table_as::{self, TableAs};
-use super::utility::{execute, own_relations, session_command, set_config, set_sequence};
+use super::utility::{cluster_state, execute, own_relations, session_command, set_config, set_sequence};
 use super::{ddl, parse};
 use crate::error::{PgError, SqlState};
 
@@ -57,7 +57,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         effect,
         merge,
         why,
-        session_calls,
+        mut session_calls,
         fixed_literals,
         is_template,
         has_unknown_names,
@@ -70,6 +70,9 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         changes_schema: _,
     } = placement;
     let effects = super::effects::of_statement(node, source.text, context, has_unknown_names);
+    if cluster_state::may_ask(&command, source.text.get(source.start..source.end).unwrap_or_default()) {
+        session_calls.push(SessionCall::ClusterState);
+    }
     let is_query = matches!(command, Command::Query(_));
     let is_template = is_template && is_query;
     let analysis = Analysis {

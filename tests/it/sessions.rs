@@ -8,6 +8,7 @@ mod altered;
 mod answers;
 mod bodies;
 mod broken;
+mod cluster_state;
 mod copies;
 mod cursors;
 mod databases;

@@ -34,6 +34,7 @@ pub(in crate::session) fn is_own(command: &Command) -> bool {
         | Command::Release(_)
         | Command::RollbackTo(_)
         | Command::SetTransaction(_)
+        | Command::ImportSnapshot(_)
         | Command::SetSessionCharacteristics(_)
         | Command::TwoPhase
         | Command::SetConstraints
@@ -121,6 +122,7 @@ impl Session {
             Command::Release(name) => self.release_savepoint(name).await,
             Command::RollbackTo(name) => self.rollback_to(name).await,
             Command::SetTransaction(modes) => self.set_transaction(modes),
+            Command::ImportSnapshot(name) => Box::pin(self.import_snapshot(name)).await,
             Command::SetSessionCharacteristics(modes) => self.set_session_characteristics(modes, alone).await,
             Command::SetConstraints => Box::pin(self.set_constraints(alone)).await,
             Command::Set { name, value, is_local } => Box::pin(self.set(name, value.as_deref(), *is_local, alone)).await,

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+
 use crate::error::{PgError, SqlState};
 use crate::session::protocol::statement::Statement;
 use crate::session::{Failure, Session};
@@ -21,16 +23,20 @@ pub(in crate::session) fn has_inner_query(command: &Command) -> bool {
 
 impl Session {
     /// Runs the statement if the rows of its query are on several shards. False: it belongs to one.
-    pub(in crate::session) async fn run_inner_query(
-        &mut self,
-        statement: &Analysis,
-        text: &str,
-        bound: Bound<'_>,
-    ) -> Result<bool, Failure> {
-        match &statement.command {
-            Command::Copy(CopyDirection::ToStdout) => self.copy_out(statement, text, bound.is_some()).await,
-            _ => self.cursor_command(statement, text, bound).await,
-        }
+    ///
+    /// The type of what it waits for is left out of those around it, which nest too deeply for the compiler.
+    pub(in crate::session) fn run_inner_query<'a>(
+        &'a mut self,
+        statement: &'a Analysis,
+        text: &'a str,
+        bound: Bound<'a>,
+    ) -> BoxFuture<'a, Result<bool, Failure>> {
+        Box::pin(async move {
+            match &statement.command {
+                Command::Copy(CopyDirection::ToStdout) => self.copy_out(statement, text, bound.is_some()).await,
+                _ => self.cursor_command(statement, text, bound).await,
+            }
+        })
     }
 
     /// At Bind: is it one that [`Session::run_inner_query`] will run?
@@ -53,7 +59,7 @@ impl Session {
         statement: &Arc<Statement>,
         bind: &wire::Bind<'_>,
     ) -> Result<(), Failure> {
-        if Box::pin(self.run_inner_query(analysis, statement.text(), Some((statement, bind)))).await? {
+        if self.run_inner_query(analysis, statement.text(), Some((statement, bind))).await? {
             return Ok(());
         }
         // Closed since Bind.

@@ -2,6 +2,8 @@
 //! the schema `shardgate`, temporary tables.
 
 pub(super) mod arguments;
+pub(super) mod clients;
+pub(super) mod cluster_state;
 pub(super) mod command;
 pub(super) mod dump;
 pub(super) mod explain;
@@ -10,6 +12,7 @@ pub(super) mod listening;
 pub(super) mod map_database;
 pub(super) mod permitted;
 pub(super) mod prepare;
+pub(super) mod question;
 pub(super) mod relations;
 pub(super) mod table_as;
 pub(super) mod temporary;

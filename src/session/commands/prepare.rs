@@ -4,24 +4,22 @@
 //! its parameters have. EXECUTE is routed by its arguments as by bound parameters; on the shard it runs as EXECUTE of the name
 //! that the text has there, with the client's own arguments, so PostgreSQL evaluates, converts and refuses them.
 //!
-//! A statement is prepared on a connection when it is first executed there: `pg_prepared_statements` shows what the home shard's
-//! connection has, under the proxy's names.
+//! A statement is prepared on a connection when it is first executed there, under a name of the proxy's.
 
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::backend::{ConnectionError, Own, Reply, ShardText, StatementName};
+use crate::backend::{Own, Reply, ShardText, StatementName};
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::execute::Spec;
 use crate::routing::{Inputs, Parameter, Reach};
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::protocol::describe::Description;
-use crate::session::protocol::statement::Statement;
+use crate::session::protocol::statement::{Made, Statement};
 use crate::session::reads::ask::Request;
 use crate::session::reads::elsewhere::{Scattered, fragment_text, has_last_step, with_hidden_formats};
-use crate::session::reads::gather::release;
 use crate::session::reads::last_step::Asked;
 use crate::session::route::Route;
 use crate::session::writes::write::{Writing, WritingKind};
@@ -60,6 +58,9 @@ impl Session {
         let types = self.try_prepare(statement, text, name).await?;
         self.check_name_is_free(name.as_bytes(), prepared_text.len())?;
         let prepared = self.prepare(prepared_text.as_bytes(), types).await?;
+        let prepared = Arc::into_inner(prepared).ok_or_else(|| PgError::internal("a new statement is in use"))?;
+        let alone = text.get(statement.start..statement.end).unwrap_or(text);
+        let prepared = Arc::new(Statement { made: Made::now(Some(alone)), ..prepared });
         if let Some(analysis) = prepared.analysis()
             && super::command::is_own(&analysis.command)
         {
@@ -82,7 +83,8 @@ impl Session {
         );
         sql.push_str(&quoted_literal(name));
         sql.push_str(&format!(";DEALLOCATE {}", quoted_identifier(name)));
-        let rows = self.run_on_home(&sql).await?;
+        let home = self.home()?;
+        let rows = self.ask_question(&home, &Own::Plan.text(&sql)).await?;
         let types = rows.last().and_then(|row| row.first()).and_then(Option::as_ref);
         let types = types.map(|types| String::from_utf8_lossy(types).into_owned()).unwrap_or_default();
         types
@@ -90,39 +92,6 @@ impl Session {
             .map(|oid| oid.parse::<u32>())
             .collect::<Result<_, _>>()
             .map_err(|error| Failure::Error(PgError::internal(format!("parameter types from shard: {error}"))))
-    }
-
-    /// In the transaction when it is on the home shard already, or the session has something of its own there; else beside it.
-    async fn run_on_home(&mut self, sql: &str) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
-        let home = self.home()?;
-        let text = Own::Plan.text(sql);
-        self.keep_pipeline_on(home.id);
-        let is_ours = self
-            .participants
-            .iter()
-            .any(|participant| participant.shard == home.id && (participant.has_begun || participant.pinned_by.is_some()));
-        if !is_ours {
-            let mut connection = self.checkout(&home, &self.settings_now()).await?;
-            self.cancel.started(&connection);
-            let answered = connection.simple(&text).await;
-            connection.is_pinned |= was_interrupted(&answered);
-            release(&self.cancel, connection);
-            return answered.map_err(|error| crate::session::settings::setting::refused(&home.name, error));
-        }
-        let index = self.join(home.id).await?;
-        self.drain_with_flush(index).await?;
-        self.sync(index).await?;
-        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
-        self.cancel.started(&participant.connection);
-        let answered = participant.connection.simple(&text).await;
-        participant.connection.is_pinned |= was_interrupted(&answered);
-        match answered {
-            Ok(rows) => Ok(rows),
-            Err(ConnectionError::Refused { body, .. }) => {
-                Err(Failure::Shard(crate::session::protocol::describe::error_frame(&body)))
-            }
-            Err(error) => Err(self.participant_lost(index, &error)),
-        }
     }
 
     /// EXECUTE name (arguments).
@@ -156,6 +125,11 @@ impl Session {
         let text = if is_named_late { self.with_constants(&execution, &types).await? } else { String::new() };
         if is_named_late && let Some(numbered) = Box::pin(self.draw_if_of_cluster(&text)).await? {
             return self.run_with_constants(&numbered, bind).await;
+        }
+        if self.asks_cluster(analysis) {
+            let text = self.with_constants(&execution, &types).await?;
+            let made = self.with_cluster_state(&text).await?;
+            return self.run_with_constants(&made.map_or(text, |made| made.text), bind).await;
         }
         if self.draws(analysis) {
             let text = self.with_constants(&execution, &types).await?;
@@ -419,7 +393,7 @@ impl Session {
 }
 
 /// The rest of a Bind with these values, in text.
-fn after_names(values: &[Value], result_formats: &[u8]) -> Vec<u8> {
+pub(super) fn after_names(values: &[Value], result_formats: &[u8]) -> Vec<u8> {
     let mut out = BytesMut::new();
     out.put_u16(0);
     out.put_u16(u16::try_from(values.len()).unwrap_or(u16::MAX));
@@ -461,7 +435,7 @@ fn with_argument(sql: &str, time: &str) -> String {
 }
 
 /// An argument, as a value of its parameter's type.
-enum Value {
+pub(super) enum Value {
     Null {
         oid: Oid,
     },
@@ -543,16 +517,6 @@ pub(in crate::session) fn not_in_the_text(failure: Failure) -> Failure {
             Failure::Shard(crate::session::reads::elsewhere::without_position(body))
         }
         failure => failure,
-    }
-}
-
-/// Cut short: what the first of its statements has done may be there.
-fn was_interrupted(answered: &Result<Vec<Vec<Option<Bytes>>>, ConnectionError>) -> bool {
-    match answered {
-        Err(ConnectionError::Refused { sqlstate, .. }) => {
-            ["25", "40", "53", "57", "58", "XX"].iter().any(|class| sqlstate.starts_with(class))
-        }
-        Ok(_) | Err(_) => false,
     }
 }
 

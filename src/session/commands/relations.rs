@@ -4,12 +4,9 @@
 //! In the map database these are views over settings that hold JSON, and functions that find their rows there by their arguments; the
 //! proxy sets them on the connection before the statement runs there. So they work in any SELECT, joined with the other relations.
 
-use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::backend::Own;
@@ -150,7 +147,7 @@ impl crate::session::Gateway {
 
 /// The same JSON in characters that mean the same in every encoding: a client's, which the connection has, may take a backslash for
 /// the second byte of another one, and a string, with a user's name in it, would end elsewhere.
-fn in_ascii(json: &str) -> String {
+pub(super) fn in_ascii(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
         if character.is_ascii() {
@@ -161,77 +158,6 @@ fn in_ascii(json: &str) -> String {
         }
     }
     text
-}
-
-/// What `shardgate.clients` shows of the sessions of this proxy.
-#[derive(Default)]
-pub struct Clients {
-    sessions: Mutex<HashMap<i32, Arc<ClientRow>>>,
-}
-
-/// One client, as it was at login, and what it does now.
-pub struct ClientRow {
-    address: String,
-    user: String,
-    /// The byte of the last ReadyForQuery; `A` while a statement runs.
-    state: AtomicU8,
-    held: Mutex<Held>,
-}
-
-/// What the client holds beyond a statement.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Held {
-    pub shards: Vec<String>,
-    pub pinned_by: Option<&'static str>,
-}
-
-impl ClientRow {
-    pub fn new(address: SocketAddr, user: &str) -> Self {
-        Self { address: address.to_string(), user: user.to_owned(), state: AtomicU8::new(b'A'), held: Mutex::default() }
-    }
-
-    #[inline]
-    pub fn set_state(&self, state: u8) {
-        self.state.store(state, Ordering::Relaxed);
-    }
-
-    pub fn set_held(&self, held: Held) {
-        *self.held.lock() = held;
-    }
-
-    fn to_json(&self) -> Value {
-        let state = match self.state.load(Ordering::Relaxed) {
-            b'I' => "idle",
-            b'T' => "idle in transaction",
-            b'E' => "idle in transaction (aborted)",
-            _ => "active",
-        };
-        let held = self.held.lock().clone();
-        json!({"client": self.address, "user": self.user, "state": state, "shards": held.shards, "pinned_by": held.pinned_by})
-    }
-}
-
-impl Clients {
-    pub fn insert(&self, id: i32, row: Arc<ClientRow>) {
-        self.sessions.lock().insert(id, row);
-    }
-
-    pub fn remove(&self, id: i32) {
-        self.sessions.lock().remove(&id);
-    }
-
-    pub fn len(&self) -> usize {
-        self.sessions.lock().len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.sessions.lock().is_empty()
-    }
-
-    fn rows(&self) -> Vec<Value> {
-        let sessions: Vec<Arc<ClientRow>> = self.sessions.lock().values().cloned().collect();
-        sessions.iter().map(|row| row.to_json()).collect()
-    }
 }
 
 #[cfg(test)]

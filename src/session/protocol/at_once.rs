@@ -107,6 +107,7 @@ impl Session {
         }
         let inputs = Inputs::bound(statement.text_of_literals(), &statement.literals, &cycle.bind, types);
         let (map, mut connection, proof) = self.place_at_once(analysis, &inputs, Some((statement.id, told.columns())))?;
+        self.row.show_prepared(&statement.key);
         let text = ShardText::proven(&statement.key.text, proof);
         connection.output.bind(b"", StatementName::Registered(statement.id), &text, cycle.bind.after_names);
         connection.expect(Reply::Bind, true);
@@ -138,6 +139,7 @@ impl Session {
         let inputs = Inputs::literals(text, &read.literals);
         let (map, mut connection, proof) = self.place_at_once(analysis, &inputs, None)?;
         let bytes = self.client.input.len() - rest.len();
+        self.row.show_text(text);
         connection.output.query(&ShardText::proven(text.as_bytes(), proof));
         connection.unnamed = None;
         connection.expect(Reply::Query, true);
@@ -205,7 +207,7 @@ impl Session {
 
     /// `map`: by which it was placed, and whether it is a plain read.
     fn begin_at_once(&mut self, (map, is_plain_read): (Arc<MapInUse>, bool), connection: Pooled, has_written: bool) {
-        self.row.set_state(b'A');
+        self.row.begin();
         self.pinned_map.unpin();
         self.pinned_map.pin(|| map);
         self.pinned_map.note_planned(is_plain_read);

@@ -204,7 +204,7 @@ impl Session {
 
     /// An error with its place in the text that the client has sent.
     fn in_own_text(&self, frame: Bytes) -> Bytes {
-        let frame = self.with_own_position(self.with_untimed_position(frame));
+        let frame = self.without_answers(self.with_own_position(self.with_untimed_position(frame)));
         // What is kept comes back here as the failure of the statement around it.
         match self.characters_before {
             before if before > 0 && !self.client.is_diverted() => with_position(frame, |position| position + before),

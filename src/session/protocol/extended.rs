@@ -13,7 +13,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::describe::{Description, put_with_formats};
-use super::panicked::Running;
 use super::statement::{Portal, Run, Statement};
 use crate::backend::{Connection, NestedValues, Reply, StatementId, StatementName, StatementText};
 use crate::error::{PgError, SqlState};
@@ -110,7 +109,7 @@ impl Session {
             self.drain_current().await?;
         }
         let statement = self.prepare(parse.text, parse.types().collect()).await?;
-        self.running = Running::Prepared(Arc::clone(&statement));
+        self.run_prepared(&statement);
         if let Some(analysis) = statement.analysis() {
             self.check_not_failed(&analysis.command)?;
         }
@@ -138,7 +137,7 @@ impl Session {
         }
         let key = self.statement_text(Bytes::copy_from_slice(text), types);
         let id = self.gateway.registry.id(&key);
-        Ok(Arc::new(Statement::new(id, key, read.analyzed, self.context.id, read.literals)))
+        Ok(Arc::new(Statement::new(id, key, read.analyzed, self.context.id, read.literals).made_now()))
     }
 
     /// A text with what its names mean now.
@@ -240,7 +239,7 @@ impl Session {
             let known = if is_fetch(&statement) { &renewed.description } else { &*statement.told };
             known.get_or_init(|| told);
         }
-        let renewed = Arc::new(Statement { told: Arc::clone(&statement.told), ..renewed });
+        let renewed = Arc::new(Statement { told: Arc::clone(&statement.told), made: statement.made.clone(), ..renewed });
         self.statements.insert(Bytes::copy_from_slice(name), Arc::clone(&renewed));
         Ok(renewed)
     }
@@ -248,8 +247,11 @@ impl Session {
     async fn on_bind(&mut self, body: &[u8]) -> Result<(), Failure> {
         let bind = wire::bind(body).map_err(SessionEnd::from)?;
         let statement = self.current_statement(bind.statement).await?;
-        self.running = Running::Prepared(Arc::clone(&statement));
+        self.run_prepared(&statement);
         self.cycle.note_statement(statement.analysis().map(|analysis| &analysis.command));
+        if statement.analysis().is_some_and(|analysis| self.asks_cluster(analysis)) {
+            return Box::pin(self.bind_about_cluster(statement, body)).await;
+        }
         if statement.analysis().is_some_and(Analysis::asks_sequences_by_parameters) {
             return Box::pin(self.bind_sequence_call(statement, body)).await;
         }

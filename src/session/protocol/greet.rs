@@ -55,7 +55,11 @@ impl Session {
         self.reported.clone_from(&greeting.parameters);
         for (name, value) in &greeting.parameters {
             originate::parameter_status(&mut self.client.output, name, value);
+            if &**name == "application_name" {
+                self.row.set_application_name(value);
+            }
         }
+        self.row.end(b'I');
         self.greeting = greeting;
         let (process_id, secret) = self.cancel_key;
         self.client.output.put_slice(&[b'K', 0, 0, 0, 12]);

@@ -37,6 +37,12 @@ impl Session {
         }
     }
 
+    /// For the log and for other sessions.
+    pub(super) fn run_prepared(&mut self, statement: &Arc<Statement>) {
+        self.running = Running::Prepared(Arc::clone(statement));
+        self.row.show_prepared(&statement.key);
+    }
+
     async fn panicked(&mut self, panic: Box<dyn Any + Send>) -> SessionEnd {
         // Dropping what it carries may panic in turn.
         std::mem::forget(panic);

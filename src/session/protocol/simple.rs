@@ -6,6 +6,7 @@
 //! not with its square. Positions in errors and notices are moved to where the statement is in the client's text.
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 
 use super::panicked::Running;
 use crate::backend::{Reply, ShardText};
@@ -33,7 +34,10 @@ impl Session {
         }
         self.statements.remove(&b""[..]);
         let result = match std::str::from_utf8(text) {
-            Ok(text) => self.run_text(text).await,
+            Ok(text) => {
+                self.row.show_text(text);
+                self.run_text(text).await
+            }
             Err(_) => Err(invalid_encoding().into()),
         };
         let is_right = result.is_ok();
@@ -91,11 +95,37 @@ impl Session {
 
     /// The one statement of a text.
     async fn run_statement(&mut self, statement: &Analysis, text: &str, read: &Read) -> Result<(), Failure> {
+        if self.asks_cluster(statement)
+            && let Some(made) = self.with_cluster_state(text).await?
+        {
+            let changed = made.text.clone();
+            let read = self.read(&changed).await?;
+            let [statement] = read.analyzed.statements.as_slice() else {
+                return Err(PgError::internal("a statement about the cluster is not one").into());
+            };
+            self.answered = Some(Box::new((made, text.to_owned())));
+            let run = self.run_as_read(statement, &changed, &read).await;
+            let run = run.map_err(|failure| match failure {
+                Failure::Shard(frame) => Failure::Shard(self.without_answers(frame)),
+                other => other,
+            });
+            self.answered = None;
+            return run;
+        }
+        self.run_as_read(statement, text, read).await
+    }
+
+    /// The type of what it waits for is left out of those around it, which nest too deeply for the compiler.
+    fn run_as_read<'a>(&'a mut self, statement: &'a Analysis, text: &'a str, read: &'a Read) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(self.run_read(statement, text, read))
+    }
+
+    async fn run_read(&mut self, statement: &Analysis, text: &str, read: &Read) -> Result<(), Failure> {
         if crate::session::commands::command::is_own(&statement.command) {
             self.count_statement(RouteKind::Local, None);
             return Box::pin(self.own_command(statement, text)).await;
         }
-        if has_inner_query(&statement.command) && Box::pin(self.run_inner_query(statement, text, None)).await? {
+        if has_inner_query(&statement.command) && self.run_inner_query(statement, text, None).await? {
             return Ok(());
         }
         if statement.numbers != Numbers::None {
@@ -270,7 +300,8 @@ impl Session {
                 && statement.numbers == Numbers::None
                 && statement.effects.as_ref().is_none_or(|effects| effects.settings.is_nothing() && effects.kept.is_empty())
         };
-        if self.transaction.is_open() || !statements.iter().all(is_plain) {
+        let asks_cluster = statements.iter().any(|statement| self.asks_cluster(statement));
+        if self.transaction.is_open() || asks_cluster || !statements.iter().all(is_plain) {
             return Ok(None);
         }
         let mut common: Option<Reach> = None;

@@ -11,6 +11,7 @@ use crate::backend::{NestedValues, ShardText, StatementId, StatementText};
 use crate::error::PgError;
 use crate::plan::Gathering;
 use crate::routing::Reach;
+use crate::session::commands::clients;
 use crate::session::writes::write::Writing;
 use crate::shardmap::ShardId;
 use crate::sql::Analyzed;
@@ -34,6 +35,22 @@ pub(in crate::session) struct Statement {
     pub covered: Option<Covered>,
     /// What each of several shards runs of it, where that is the same at every execution.
     pub fragment: ArcSwapOption<Statement>,
+    pub made: Made,
+}
+
+/// What `pg_prepared_statements` says of where it comes from.
+#[derive(Clone, Debug, Default)]
+pub(in crate::session) struct Made {
+    /// Microseconds since 1970; 0: it has no name of the client's.
+    pub at: i64,
+    /// The PREPARE; `None`: by the protocol.
+    pub sql: Option<Box<str>>,
+}
+
+impl Made {
+    pub fn now(sql: Option<&str>) -> Self {
+        Self { at: clients::now(), sql: sql.map(Into::into) }
+    }
 }
 
 impl Statement {
@@ -48,7 +65,13 @@ impl Statement {
             told: Arc::default(),
             covered: None,
             fragment: ArcSwapOption::empty(),
+            made: Made::default(),
         }
+    }
+
+    /// By the protocol.
+    pub fn made_now(self) -> Self {
+        Self { made: Made::now(None), ..self }
     }
 
     /// The text as it runs on these shards.
@@ -83,7 +106,7 @@ impl Statement {
 
 impl Weight for Arc<Statement> {
     fn bytes(&self) -> usize {
-        self.key.text.len()
+        self.key.text.len() + self.made.sql.as_ref().map_or(0, |sql| sql.len())
     }
 }
 

@@ -137,9 +137,13 @@ impl Session {
 
     /// Does the proxy draw the statement's numbers? Not where it goes to one shard unchanged, by a hint.
     pub(in crate::session) fn draws(&self, statement: &Analysis) -> bool {
-        let is_hinted = statement.shard_hint.is_some() || self.effective("shardgate.shard").is_some_and(|shard| !shard.is_empty());
         // COPY draws while its rows come.
-        statement.numbers == Numbers::Drawn && statement.copy_in.is_none() && !is_hinted
+        statement.numbers == Numbers::Drawn && statement.copy_in.is_none() && !self.is_hinted(statement)
+    }
+
+    /// It goes to one shard unchanged.
+    pub(in crate::session) fn is_hinted(&self, statement: &Analysis) -> bool {
+        statement.shard_hint.is_some() || self.effective("shardgate.shard").is_some_and(|shard| !shard.is_empty())
     }
 
     /// A text of the simple protocol with its numbers; `None`: it runs as it is.
@@ -374,7 +378,7 @@ impl Session {
             alteration.set(number, is_called)?;
         } else {
             self.reopen_if_closed(sequence).await?;
-            Box::pin(self.gateway.numbers.set(&self.identity.user, sequence, number, is_called)).await?;
+            self.gateway.numbers.set(&self.identity.user, sequence, number, is_called).await?;
         }
         if is_called {
             self.drawn.current.insert(sequence.clone(), Current::Number(number));

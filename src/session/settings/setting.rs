@@ -342,6 +342,9 @@ impl Session {
             Some((_, known)) => *known = value.into(),
             None => self.reported.push((name.into(), value.into())),
         }
+        if name == "application_name" {
+            self.row.set_application_name(value);
+        }
         originate::parameter_status(&mut self.client.output, name, value);
     }
 }

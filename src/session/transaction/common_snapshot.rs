@@ -64,7 +64,7 @@ impl Session {
     }
 
     /// By BEGIN, or by the defaults when it began.
-    fn is_repeatable_read_only(&self) -> bool {
+    pub(super) fn is_repeatable_read_only(&self) -> bool {
         let modes = &self.transaction.modes;
         let default = |name: &str| self.transaction.settings_before().and_then(|settings| settings.get(name));
         let is_on = |value| matches!(value, "on" | "true" | "yes" | "1");
@@ -108,6 +108,29 @@ impl Session {
             Err(failure) => return Err(failure),
         };
         Ok(())
+    }
+
+    /// The shards of the transaction's common snapshot, which is taken now where it is not yet.
+    pub(super) async fn share_snapshot(&mut self) -> Result<Vec<Arc<Shard>>, Failure> {
+        let shards = self.online_shards();
+        if !self.has_common_snapshot() {
+            if !self.may_take_common_snapshot() {
+                return Err(super::exported_snapshot::not_exported().into());
+            }
+            let ids: Vec<ShardId> = shards.iter().map(|shard| shard.id).collect();
+            self.wait_for_shards(&ids).await?;
+            let taken = self.try_common_snapshot(Instant::now() + self.gateway.config.cross_shard.commit_timeout()).await;
+            if taken.is_err() {
+                self.let_spares_go(None).await?;
+                self.transaction.has_spares = false;
+            }
+            taken?;
+            self.transaction.common_snapshot = CommonSnapshot::Taken;
+        }
+        for shard in &shards {
+            self.check_in_common_snapshot(shard.id)?;
+        }
+        Ok(shards)
     }
 
     /// A shard that has no part in the snapshots would show another moment.

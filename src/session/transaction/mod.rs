@@ -15,6 +15,7 @@ pub(super) mod commit;
 pub(super) mod common_snapshot;
 pub(super) mod decider;
 pub(super) mod everywhere;
+pub(super) mod exported_snapshot;
 pub(super) mod instant;
 pub(super) mod join;
 mod one_statement;
@@ -37,6 +38,7 @@ use crate::execute::numbers::{Alteration, Restart};
 use crate::routing::Claims;
 use crate::session::transaction::common_snapshot::CommonSnapshot;
 use crate::session::transaction::decider::Decider;
+use crate::session::transaction::exported_snapshot::Export;
 use crate::session::transaction::snapshot_map::Snapshots;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Isolation, TransactionModes};
@@ -131,6 +133,8 @@ pub(super) struct Transaction {
     pub claims: Claims,
     /// With one snapshot for the whole transaction: the map that goes with it.
     pub snapshots: Snapshots,
+    /// Snapshots that it has given a name.
+    pub exports: Vec<Export>,
     /// The session's settings at BEGIN, to go back to.
     settings_before: Option<Arc<Settings>>,
 }
@@ -160,6 +164,7 @@ impl Transaction {
             lost: None,
             claims: Claims::default(),
             snapshots: Snapshots::default(),
+            exports: Vec::new(),
             settings_before: None,
         }
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pg_raw_parse::{ConstValue, Node, nodes};
+use pg_raw_parse::{Node, nodes};
 
 use super::bind::{Draws, Reader};
 use super::catalog_functions::{self, Nature};
@@ -171,7 +171,8 @@ impl<'c> Reader<'c> {
             Nature::Server => self.note_server(name),
             Nature::Size => {
                 self.notes.not_pushable(one_server(name));
-                self.note_size(name, call);
+                // What the other shards have is added there.
+                self.notes.needs_home(|| format!("{name}() is computed on the home shard."));
             }
             Nature::Sequence => {
                 // Whichever sequence it is: the next text of this form may name another kind of one.
@@ -216,38 +217,6 @@ impl<'c> Reader<'c> {
         self.notes.volatile.get_or_insert_with(|| format!("{name}()"));
         self.notes.writes();
         self.notes.not_pushable(one_server(name));
-    }
-
-    /// The size of a sharded table is a sum over shards, which one server does not know.
-    fn note_size(&mut self, name: &str, call: &nodes::FuncCall) {
-        let Some(argument) = call.args().first() else {
-            return;
-        };
-        let Node::A_Const(constant) = tree::without_casts(argument) else {
-            return;
-        };
-        let Some(ConstValue::String(text)) = constant.val() else {
-            return;
-        };
-        self.fix_literal(constant.location);
-        let unquoted = text.replace('"', "");
-        let (schema, table) = match unquoted.rsplit_once('.') {
-            Some((schema, table)) => (Some(schema), table),
-            None => (None, unquoted.as_str()),
-        };
-        match relations::resolve_name(self.context, schema, table, &self.search_path, true) {
-            Resolved::Sharded { relation, .. } => {
-                self.notes.hidden_sharded.push(relation.oid);
-                self.notes.needs_home(|| format!("{name}() counts what is on one server: the home shard."));
-            }
-            Resolved::Reference(_)
-            | Resolved::Home(_)
-            | Resolved::View(_)
-            | Resolved::System
-            | Resolved::Map(_)
-            | Resolved::Proxy(_)
-            | Resolved::Mixed(_) => {}
-        }
     }
 
     /// A function that is called without its name: by an operator, a cast, a domain.

@@ -59,7 +59,7 @@ use crate::shard_key::{KeyFunction, KeyType};
 use crate::sql::analysis::{KeyValue, Test, TextOrder};
 
 pub use bind::{Draws, Reader};
-pub use catalog_functions::{Nature, nature};
+pub use catalog_functions::{Nature, is_aggregate, nature};
 pub use column_name::column_name;
 pub use expression::Place;
 

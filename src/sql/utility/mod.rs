@@ -1,6 +1,7 @@
 //! Statements other than queries and schema changes: COPY, EXECUTE, EXPLAIN, CREATE TABLE AS, commands of the session, and what
 //! concerns the schema `shardgate`.
 
+pub mod cluster_state;
 pub mod copy_in;
 pub mod copy_out;
 pub mod dump;

@@ -106,11 +106,10 @@ fn set(statement: &nodes::VariableSetStmt) -> Result<Command, PgError> {
         Kind::VAR_SET_MULTI => match name.as_str() {
             "transaction" => Ok(Command::SetTransaction(modes(statement.args())?)),
             "session characteristics" => Ok(Command::SetSessionCharacteristics(modes(statement.args())?)),
-            _ => Err(PgError::unsupported(
-                "SET TRANSACTION SNAPSHOT is not supported",
-                "A snapshot is of one server, and the transaction may read from several.",
-                "Import it in a session on the shard itself.",
-            )),
+            _ => match statement.args().first().and_then(tree::constant_text) {
+                Some(name) => Ok(Command::ImportSnapshot(name)),
+                None => Err(unknown("SET TRANSACTION SNAPSHOT")),
+            },
         },
         Kind::VAR_RESET => Ok(Command::Reset(name)),
         Kind::VAR_RESET_ALL => Ok(Command::ResetAll),

@@ -370,8 +370,9 @@ async fn a_shard_that_is_lost_within_a_row_ends_the_session_without_a_word() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_session_mode_a_client_keeps_its_connections() {
     let stage = Stage::start(2, options(&[("pool.mode", "session"), ("pool.size_per_shard", "3")])).await;
-    let (home, other) = (stage.key(0, 0), stage.key(1, 0));
-    let backend = |key: i64| format!("SELECT pg_backend_pid() FROM accounts WHERE id = {key}");
+    let (home, other) = (0, 1);
+    // Of the shard's own process.
+    let backend = |shard: usize| format!("/* shardgate: shard=shard{shard} */ SELECT pg_backend_pid()");
     let (mut one, mut two) = (stage.client().await, stage.client().await);
     let mine = [one.value(&backend(home)).await, one.value(&backend(other)).await];
     let theirs = [two.value(&backend(home)).await, two.value(&backend(other)).await];
@@ -381,13 +382,19 @@ async fn in_session_mode_a_client_keeps_its_connections() {
         assert_eq!([two.value(&backend(home)).await, two.value(&backend(other)).await], theirs);
     }
     // One transaction's write does not bind the next one.
-    succeed(&mut one, &format!("UPDATE accounts SET balance = 101 WHERE id = {home}")).await;
-    succeed(&mut one, &format!("BEGIN; UPDATE accounts SET balance = 102 WHERE id = {other}; COMMIT")).await;
+    succeed(&mut one, &format!("UPDATE accounts SET balance = 101 WHERE id = {}", stage.key(home, 0))).await;
+    succeed(&mut one, &format!("BEGIN; UPDATE accounts SET balance = 102 WHERE id = {}; COMMIT", stage.key(other, 0))).await;
     succeed(&mut one, "SET work_mem = '3MB'").await;
-    assert_eq!(one.value(&format!("SELECT current_setting('work_mem') FROM accounts WHERE id = {other}")).await, "3MB");
+    assert_eq!(
+        one.value(&format!("SELECT current_setting('work_mem') FROM accounts WHERE id = {}", stage.key(other, 0))).await,
+        "3MB"
+    );
     drop((one, two));
     let mut three = stage.client().await;
-    assert_eq!(three.value(&format!("SELECT current_setting('work_mem') FROM accounts WHERE id = {other}")).await, "4MB");
+    assert_eq!(
+        three.value(&format!("SELECT current_setting('work_mem') FROM accounts WHERE id = {}", stage.key(other, 0))).await,
+        "4MB"
+    );
     stage.assert_log_is_clean();
 }
 

@@ -99,8 +99,8 @@ const LEAVING: &[&str] = &[
     "UPDATE pg_settings SET setting = '9216' WHERE name = 'work_mem'",
 ];
 
-/// The state of the connection that a new client gets, in one row.
-const STATE: &str = "SELECT concat_ws('|', current_setting('work_mem'), current_setting('search_path'), current_setting('role'), \
+/// The state of the connection that a new client gets, in one row: as its server sees it.
+const STATE: &str = "/* shardgate: shard=shard0 */ SELECT concat_ws('|', current_setting('work_mem'), current_setting('search_path'), current_setting('role'), \
     session_user, current_setting('datestyle'), current_setting('statement_timeout'), current_setting('standard_conforming_strings'), \
     current_setting('session_replication_role'), current_setting('default_transaction_read_only'), \
     coalesce(nullif(current_setting('app.tenant', true), ''), 'none'), \
@@ -334,7 +334,7 @@ async fn mistakes_of_the_reset_are_seen() {
                 succeed(&mut leaver, "SELECT set_memory('9MB')").await;
             }
             drop(leaver);
-            let state = "SELECT concat_ws('|', current_setting('work_mem'), current_setting('search_path'), \
+            let state = "/* shardgate: shard=shard0 */ SELECT concat_ws('|', current_setting('work_mem'), current_setting('search_path'), \
                          (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()))";
             let is_clean = plain.client().await.value(state).await == "4MB|\"$user\", public|0";
             assert_eq!(is_clean, !is_planted, "{mistake}");

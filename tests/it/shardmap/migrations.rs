@@ -1,6 +1,6 @@
 //! The map's schema: made once, made again, made by many at once, and upgraded from every earlier version.
 
-use shardgate::shardmap::{ShardMap, StoreError, migrations, migrations_up_to};
+use shardgate::shardmap::{ShardMap, Store, StoreError, migrations, migrations_up_to};
 use sqlx::{Connection, PgConnection};
 
 use super::{connect_map, map_cluster, options};
@@ -10,7 +10,8 @@ async fn migrating_again_changes_nothing_and_many_may_do_it_at_once() {
     let cluster = map_cluster().await;
     let maps = futures::future::join_all((0..4).map(|_| connect_map(&cluster))).await;
     let epoch = maps[0].store().epoch().await.expect("epoch");
-    maps[0].store().migrate().await.expect("migrate again");
+    let migrated = maps[0].store().migrate().await.expect("migrate again");
+    assert_eq!(migrated.before, Some(migrated.after));
     assert_eq!(maps[0].store().epoch().await.expect("epoch"), epoch);
     for map in maps {
         map.close().await;
@@ -20,6 +21,7 @@ async fn migrating_again_changes_nothing_and_many_may_do_it_at_once() {
 #[tokio::test]
 async fn every_earlier_version_is_upgraded() {
     let cluster = map_cluster().await;
+    missing_rights_are_named(&cluster).await;
     let latest = migrations().iter().count();
     for earlier in 0..=latest {
         let database = format!("map_{earlier}");
@@ -34,6 +36,17 @@ async fn every_earlier_version_is_upgraded() {
         assert!(map.snapshot().home().is_some(), "upgraded from {earlier}");
         map.close().await;
     }
+}
+
+async fn missing_rights_are_named(cluster: &crate::support::Cluster) {
+    cluster.map_server().create_database("Not mine").await.expect("create a database");
+    let url = cluster.map_server().url("map");
+    let mut connection = PgConnection::connect(&url).await.expect("connect");
+    sqlx::raw_sql("CREATE ROLE mapper LOGIN").execute(&mut connection).await.expect("a role");
+    connection.close().await.expect("close");
+    let url = cluster.map_server().url("Not%20mine").replace("postgres@", "mapper@");
+    let refused = Store::new(&url).expect("a url").migrate().await.expect_err("no rights").to_string();
+    assert!(refused.contains("GRANT CREATE ON DATABASE \"Not mine\" TO mapper"), "{refused}");
 }
 
 /// The files are read when the program is built, and a new one does not start a build by itself.

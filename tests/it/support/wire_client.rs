@@ -67,6 +67,11 @@ impl WireClient {
         }
     }
 
+    /// That the client was given.
+    pub fn process_id(&self) -> i32 {
+        (&self.cancel_key[..]).get_i32()
+    }
+
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.parameters.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }

@@ -10,23 +10,47 @@ use crate::support::{ProxyOptions, WireClient, client_program, psql_rows};
 
 const RESTORED: &str = "restored";
 /// One text for what a table holds.
-const TABLES: [(&str, &str); 6] = [
+const TABLES: [(&str, &str); 7] = [
     ("days", "SELECT count(*) || ' ' || min(day) || ' ' || max(day) || ' ' || sum(n) FROM days"),
     ("accounts", "SELECT count(*) || ' ' || sum(id) || ' ' || sum(balance) || ' ' || min(owner) || max(owner) FROM accounts"),
     ("orders", "SELECT count(*) || ' ' || sum(account) || ' ' || sum(number) FROM orders"),
     ("items", "SELECT count(*) || ' ' || sum(tenant) || ' ' || sum(id) FROM items"),
     ("currencies", "SELECT string_agg(code || name, ',' ORDER BY code) FROM currencies"),
     ("notes", "SELECT string_agg(id || text, ',' ORDER BY id) FROM notes"),
+    ("files", "SELECT string_agg(id || md5(data), ',' ORDER BY id) FROM files"),
 ];
 
-fn dump(stage: &Stage, arguments: &[&str]) -> String {
-    let output = Command::new(client_program("pg_dump"))
-        .args(["-d", &stage.proxy.conninfo()])
-        .args(arguments)
-        .output()
-        .expect("run pg_dump");
-    assert!(output.status.success(), "pg_dump {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+fn run(program: &str, conninfo: &str, arguments: &[&str]) -> String {
+    let output = Command::new(client_program(program)).args(["-d", conninfo]).args(arguments).output().expect("run the program");
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("a dump is text")
+}
+
+fn dump(stage: &Stage, arguments: &[&str]) -> String {
+    run("pg_dump", &stage.proxy.conninfo(), arguments)
+}
+
+/// Several connections read side by side, in one snapshot of all shards, and several restore.
+async fn in_parallel(stage: &Stage, wanted: &[String]) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("dump");
+    let path = path.to_str().expect("a path");
+    dump(stage, &["-Fd", "-j", "3", "-f", path]);
+    let name = format!("{RESTORED}_in_parallel");
+    stage.cluster.map_server().create_database(&name).await.expect("a database");
+    run("pg_restore", &plain_conninfo(stage, &name), &["-j", "3", "--exit-on-error", path]);
+    holds_what_is_wanted(stage, &name, wanted).await;
+}
+
+/// A database without a proxy has these rows.
+async fn holds_what_is_wanted(stage: &Stage, name: &str, wanted: &[String]) -> WireClient {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, stage.cluster.map_server().port()));
+    let mut plain = WireClient::connect_with(address, &[("user", "postgres"), ("database", name)]).await;
+    for ((table, sql), wanted) in TABLES.iter().zip(wanted) {
+        assert_eq!(plain.value(sql).await, *wanted, "{table}");
+    }
+    assert_eq!(plain.value("SELECT count(*) FROM rich").await, "90");
+    plain
 }
 
 /// Runs the dump in a new database. Its first lines are psql's own.
@@ -90,6 +114,9 @@ async fn a_dump_has_every_row_once() {
         "CREATE TABLE items (tenant int, id int GENERATED ALWAYS AS IDENTITY, PRIMARY KEY (tenant, id))",
         "SELECT shardgate.distribute_table('items', 'tenant')",
         "INSERT INTO items (tenant) SELECT g FROM generate_series(1, 20) g",
+        "CREATE TABLE files (id bigint PRIMARY KEY, data bytea)",
+        "SELECT shardgate.distribute_table('files', 'id')",
+        "INSERT INTO files SELECT g, decode(repeat(md5(g::text), 100000), 'hex') FROM generate_series(1, 4) g",
     ] {
         succeed(&mut client, text).await;
     }
@@ -109,6 +136,7 @@ async fn a_dump_has_every_row_once() {
     let whole = dump(&stage, &[]);
     let schema = dump(&stage, &["--schema-only"]);
     let rows = dump(&stage, &["--data-only"]);
+    in_parallel(&stage, &wanted).await;
     is_over.store(true, Ordering::Relaxed);
     assert!(paying.await.expect("no panic") > 0, "money has moved");
     assert!(!whole.contains("shardgate"), "{whole}");
@@ -116,18 +144,13 @@ async fn a_dump_has_every_row_once() {
         let name = format!("{RESTORED}{number}");
         stage.cluster.map_server().create_database(&name).await.expect("a database");
         restore(&plain_conninfo(&stage, &name), dumped);
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, stage.cluster.map_server().port()));
-        let mut plain = WireClient::connect_with(address, &[("user", "postgres"), ("database", &name)]).await;
-        for ((table, sql), wanted) in TABLES.iter().zip(&wanted) {
-            assert_eq!(plain.value(sql).await, *wanted, "{table}");
-        }
-        assert_eq!(plain.value("SELECT count(*) FROM rich").await, "90");
+        let mut plain = holds_what_is_wanted(&stage, &name, &wanted).await;
         goes_on_numbering(&mut plain, "2024-02-02").await;
     }
     let one = dump(&stage, &["-t", "items", "--inserts"]);
     assert!(one.contains("GENERATED ALWAYS AS IDENTITY") && one.matches("INSERT INTO").count() == 20, "{one}");
     // And back through the proxy.
-    succeed(&mut client, "DROP TABLE orders, items, days, accounts, currencies, notes CASCADE").await;
+    succeed(&mut client, "DROP TABLE orders, items, days, files, accounts, currencies, notes CASCADE").await;
     restore(&stage.proxy.conninfo(), &whole);
     for ((table, sql), wanted) in TABLES.iter().zip(&wanted) {
         assert_eq!(client.value(sql).await, *wanted, "{table}");
@@ -137,5 +160,32 @@ async fn a_dump_has_every_row_once() {
         succeed(&mut client, &format!("SELECT shardgate.distribute_table('{table}', '{key}')")).await;
     }
     goes_on_numbering(&mut client, "2024-02-03").await;
+    exported_snapshots(&stage).await;
     stage.assert_log_is_clean();
+}
+
+/// One name for what all shards have, as long as its transaction is open.
+async fn exported_snapshots(stage: &Stage) {
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+    let (mut one, mut two, mut writer) = (stage.client().await, stage.client().await, stage.client().await);
+    let sum = "SELECT sum(balance) FROM accounts";
+    assert!(one.ask("SELECT pg_export_snapshot()").await.starts_with("E(0A000 "));
+    succeed(&mut one, begin).await;
+    let name = one.value("SELECT pg_export_snapshot()").await;
+    let before = one.value(sum).await;
+    succeed(&mut writer, "UPDATE accounts SET balance = balance + 1").await;
+    let import = format!("SET TRANSACTION SNAPSHOT '{name}'");
+    assert!(two.ask(&import).await.starts_with("N(25P01 "));
+    succeed(&mut two, "BEGIN").await;
+    assert!(two.ask(&import).await.starts_with("E(0A000 "));
+    succeed(&mut two, &format!("ROLLBACK; {begin}; {import}")).await;
+    assert_eq!((two.value(sum).await, one.value(sum).await), (before.clone(), before.clone()));
+    assert_eq!(two.value("SELECT count(*) FROM notes").await, one.value("SELECT count(*) FROM notes").await);
+    succeed(&mut two, &format!("ROLLBACK; {begin}; SELECT count(*) FROM accounts")).await;
+    assert!(two.ask(&import).await.starts_with("E(25001 "));
+    succeed(&mut one, "COMMIT").await;
+    succeed(&mut two, &format!("ROLLBACK; {begin}")).await;
+    assert!(two.ask(&import).await.starts_with("E(22023 "));
+    succeed(&mut two, "ROLLBACK").await;
+    assert_ne!(two.value(sum).await, before);
 }

@@ -229,14 +229,12 @@ SELECT max(ctid) FROM people;
 SELECT count(*), min(tableoid) FROM people;
 --! refused
 SELECT count(*) FROM people TABLESAMPLE SYSTEM (100);
---! refused
-SELECT count(*), pg_backend_pid() FROM people;
+SELECT count(*), pg_backend_pid() > 0 FROM people;
 --! refused
 SELECT count(*), txid_current() > 0 FROM people;
 --! refused
 SELECT max(title_of(p)) FROM people p;
---! refused
-SELECT count(*), pg_total_relation_size('people') FROM people;
+SELECT count(*), pg_total_relation_size('people') > 0 FROM people;
 --! refused
 SELECT count(*), query_to_xml('SELECT count(*) FROM people', true, false, '') FROM posts;
 --! refused

@@ -168,7 +168,6 @@ SELECT id FROM accounts WHERE id = floor(random() + 3)::int;
 SELECT tableoid::regclass, id FROM accounts WHERE id = 3;
 --! refused
 SELECT tableoid::regclass, id FROM accounts ORDER BY id LIMIT 2;
---! refused
 SELECT pg_relation_size('accounts') >= 0;
 SELECT relname, reltuples IS NULL FROM pg_class WHERE relname = 'accounts' AND relnamespace = 'public'::regnamespace;
 SELECT a.id, c.relname FROM accounts a JOIN pg_class c ON c.relname = 'accounts' AND c.relnamespace = 'public'::regnamespace WHERE a.id = 3;

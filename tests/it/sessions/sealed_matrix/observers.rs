@@ -80,7 +80,8 @@ async fn look(speaker: &mut Speaker, kind: &Kind, more: Option<&str>, expected: 
     let settings: Vec<String> =
         LOOKED_AT.iter().map(|name| format!("'{name}=' || coalesce(current_setting('{name}', true), 'NULL')")).collect();
     let settings = format!("concat_ws(', ', current_user, session_user, make_date(2026, 3, 6), {})", settings.join(", "));
-    let here = format!("SELECT {settings}, {OBJECTS}, {}", more.unwrap_or("0"));
+    // As the server sees the connection.
+    let here = format!("/* shardgate: shard=shard0 */ SELECT {settings}, {OBJECTS}, {}", more.unwrap_or("0"));
     let everywhere = format!("SELECT id, {settings} FROM spread ORDER BY id");
     let named = [("SELECT all settings and objects", &*here), ("SELECT id, all settings FROM spread ORDER BY id", &*everywhere)];
     speaker.queries_as(&named).await;

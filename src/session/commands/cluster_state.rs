@@ -1,0 +1,534 @@
+//! Statements about sessions, locks, prepared statements and sizes: the cluster's answers are written into the text, and sessions that
+//! are to end or to be cancelled are.
+//!
+//! ```text
+//!   text ─ sql::utility::cluster_state ─► places ─ sessions here, questions to shards ─► the text with the answers ─► run like any other
+//!                                           └─ pg_terminate_backend: which sessions? ─► rights ─► ended
+//! ```
+//! `SET shardgate.shard` shows one shard's own processes: the text runs there as it is. Sessions of another proxy are not known here:
+//! a notice says so where sessions are listed, and ending or cancelling one is refused.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::future::BoxFuture;
+use serde_json::{Map, Value, json};
+
+use super::clients::{Backend, ClientRow};
+use super::relations::in_ascii;
+use crate::backend::Own;
+use crate::catalog::{quoted_literal, quoted_name};
+use crate::config::{BackendUser, ShardUrl};
+use crate::error::{PgError, SqlState};
+use crate::session::protocol::statement::Statement;
+use crate::session::sequences::numbers::with_position;
+use crate::session::{Failure, Session, SessionEnd, shutting_down};
+use crate::shardmap::{Shard, TableKind};
+use crate::sql::analysis::{Analysis, Command, Effect, Scope, SessionCall};
+use crate::sql::rewrite::staging::with_parameters;
+use crate::sql::utility::cluster_state::{Answers, Asked, Places, Rewritten};
+use crate::wire;
+
+/// A call of `pg_terminate_backend` or `pg_cancel_backend`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Signal {
+    process: i32,
+    is_end: bool,
+    /// How long the session's end is waited for; 0: not at all.
+    patience_ms: i64,
+}
+
+impl Session {
+    /// Does the statement ask for what the cluster says?
+    #[inline]
+    pub(in crate::session) fn asks_cluster(&self, statement: &Analysis) -> bool {
+        statement.session_calls.contains(&SessionCall::ClusterState) && !self.is_hinted(statement)
+    }
+
+    /// A text with the cluster's answers in it. `None`: it runs as it is.
+    pub(in crate::session) fn with_cluster_state<'a>(
+        &'a mut self,
+        text: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Rewritten>, Failure>> {
+        Box::pin(self.find_cluster_state(text))
+    }
+
+    async fn find_cluster_state(&mut self, text: &str) -> Result<Option<Rewritten>, Failure> {
+        let Some(places) = Places::of(text, &self.context)? else { return Ok(None) };
+        let mut answers = Box::pin(self.answers_of_cluster(&places)).await?;
+        if let Some(collecting) = places.collecting(text, &answers) {
+            let signals = Box::pin(self.signals(&collecting.text, &places.signals())).await;
+            let signals = signals.map_err(|failure| in_own_text(failure, &collecting, text))?;
+            answers.signalled = Box::pin(self.send_signals(&signals)).await?;
+        }
+        Ok(Some(places.rewritten(text, &answers)))
+    }
+
+    /// An error's message with its place in the client's text, while one with the cluster's answers runs.
+    pub(in crate::session) fn without_answers(&self, frame: Bytes) -> Bytes {
+        let Some(answered) = &self.answered else { return frame };
+        let (made, own) = &**answered;
+        with_position(frame, |position| made.original_position(own, position))
+    }
+
+    /// A Bind of a statement that asks for what the cluster says.
+    pub(in crate::session) async fn bind_about_cluster(&mut self, statement: Arc<Statement>, body: &[u8]) -> Result<(), Failure> {
+        let (statement, body) = match Box::pin(self.bind_with_cluster_state(&statement, body)).await? {
+            Some(changed) => changed,
+            None => (statement, Bytes::copy_from_slice(body)),
+        };
+        let bind = wire::bind(&body).map_err(SessionEnd::from)?;
+        self.bind_statement(statement, &bind, &body).await
+    }
+
+    /// The statement to run, and its Bind.
+    async fn bind_with_cluster_state(
+        &mut self,
+        statement: &Arc<Statement>,
+        body: &[u8],
+    ) -> Result<Option<(Arc<Statement>, Bytes)>, Failure> {
+        let bind = wire::bind(body).map_err(SessionEnd::from)?;
+        let Some(analysis) = statement.analysis() else { return Ok(None) };
+        self.check_not_failed(&analysis.command)?;
+        if Self::check_parameter_count(statement, &bind).is_err() {
+            return Ok(None);
+        }
+        // What PostgreSQL has to say against the statement is about the client's own text.
+        self.answer_parse().await?;
+        let types = match analysis.command {
+            Command::Query(_) => self.describe(statement).await?.parameter_types.clone().into(),
+            _ => statement.key.types.clone(),
+        };
+        let is_signal = Places::of(statement.text(), &self.context)?.is_some_and(|places| !places.signals().is_empty());
+        if !is_signal || bind.parameter_count == 0 {
+            let Some(made) = self.with_cluster_state(statement.text()).await? else { return Ok(None) };
+            let changed = self.prepare(made.text.as_bytes(), types).await?;
+            return Ok(Some((changed, Bytes::copy_from_slice(body))));
+        }
+        let values: Vec<_> = bind.parameters().collect();
+        let constant = |number: u16| {
+            let index = usize::from(number).checked_sub(1)?;
+            let (format, value) = values.get(index)?;
+            crate::session::protocol::parameter::as_constant(*types.get(index)?, *format, *value, &self.context.catalog)
+        };
+        let text = with_parameters(statement.text(), &constant).ok_or_else(not_as_parameter)?;
+        let Some(made) = self.with_cluster_state(&text).await? else { return Ok(None) };
+        let changed = self.prepare(made.text.as_bytes(), Box::default()).await?;
+        let mut body = BytesMut::new();
+        for name in [bind.portal, bind.statement] {
+            body.put_slice(name);
+            body.put_u8(0);
+        }
+        body.put_slice(&super::prepare::after_names(&[], bind.result_formats));
+        Ok(Some((changed, body.freeze())))
+    }
+
+    async fn answers_of_cluster(&mut self, places: &Places) -> Result<Answers, Failure> {
+        let mut answers = Answers { own_process: self.cancel_key.0, ..Answers::default() };
+        if [Asked::Activity, Asked::Locks, Asked::Prepared].into_iter().any(|asked| places.asks(asked)) {
+            let home = self.home()?;
+            let question = Own::Catalog.text("SELECT pg_catalog.current_database()");
+            let rows = Box::pin(self.ask_question(&home, &question)).await?;
+            answers.home_database = rows.first().and_then(|row| text_of(row, 0)).unwrap_or_default();
+        }
+        if places.asks(Asked::Activity) {
+            let sessions = self.gateway.clients.activity(|row| self.decides_rights(row));
+            answers.activity = self.in_json(&Value::Array(sessions));
+            if self.may_have_other_proxies().await {
+                let notice = PgError::warning(SqlState::WARNING, "pg_stat_activity has the sessions of this proxy only")
+                    .with_hint("SELECT * FROM shardgate.proxies lists the others; ask each of them for its sessions.");
+                wire::originate::error(&mut self.client.output, &notice);
+            }
+        }
+        if places.asks(Asked::Snapshot) {
+            answers.snapshot = Box::pin(self.export_snapshot()).await?;
+        }
+        if places.asks(Asked::Prepared) {
+            answers.prepared = self.in_json(&Value::Array(self.prepared_statements()));
+        }
+        if places.asks(Asked::Locks) {
+            let locks = self.locks_of_cluster().await?;
+            answers.locks = self.in_json(&Value::Array(locks));
+        }
+        if places.asks(Asked::Blocking) {
+            answers.blocking = self.blocking().await?.to_string();
+        }
+        for (function, has_forks) in places.sizes() {
+            answers.sizes.insert(function, self.sizes_elsewhere(function, has_forks).await?.to_string());
+        }
+        if places.asks(Asked::DatabaseSize) {
+            answers.database = self.database_elsewhere().await?;
+        }
+        Ok(answers)
+    }
+
+    /// As a literal of every encoding; characters that the database cannot have stand as question marks.
+    fn in_json(&self, value: &Value) -> String {
+        let is_unicode =
+            self.reported.iter().any(|(name, value)| name.eq_ignore_ascii_case("server_encoding") && &**value == "UTF8");
+        let json = value.to_string();
+        if is_unicode { in_ascii(&json) } else { json.chars().map(|each| if each.is_ascii() { each } else { '?' }).collect() }
+    }
+
+    /// Whether all of a session is shown to this one, and it may be ended. `None`: the roles on the home shard say so.
+    fn decides_rights(&self, row: &ClientRow) -> Option<bool> {
+        let is_own = row.user == self.identity.user;
+        match self.gateway.config.auth.backend_user {
+            BackendUser::Shard => Some(is_own || self.identity.is_admin),
+            BackendUser::Client if self.identity.is_admin => Some(true),
+            BackendUser::Client => None,
+        }
+    }
+
+    /// Also where the map database cannot be asked.
+    async fn may_have_other_proxies(&self) -> bool {
+        let own = self.gateway.map.lease().proxy_id();
+        !matches!(self.gateway.map.store().has_other_proxy(own).await, Ok(false))
+    }
+
+    /// The session's own, under the client's names.
+    fn prepared_statements(&self) -> Vec<Value> {
+        let mut statements: Vec<_> = self.statements.iter().filter(|(name, _)| !name.is_empty()).collect();
+        statements.sort_by_key(|(name, _)| *name);
+        let row = |(name, statement): (&[u8], &Arc<Statement>)| {
+            let described = statement.told.get().or_else(|| statement.description.get());
+            let types = described.map_or(&*statement.key.types, |described| &described.parameter_types);
+            let results =
+                described.and_then(|described| described.rows.as_deref()).and_then(|rows| wire::row_description(rows).ok());
+            let oids = |oids: &mut dyn Iterator<Item = u32>| oids.map(|oid| oid.to_string()).collect::<Vec<String>>();
+            json!({
+                "name": String::from_utf8_lossy(name),
+                "statement": statement.made.sql.as_deref().unwrap_or_else(|| statement.text()),
+                "prepare_time": crate::shard_key::timestamp_text(statement.made.at),
+                "parameter_types": oids(&mut types.iter().copied()),
+                "result_types": results.map(|columns| oids(&mut columns.iter().map(|column| column.type_oid))),
+                "from_sql": statement.made.sql.is_some(),
+            })
+        };
+        statements.into_iter().map(row).collect()
+    }
+
+    // ---- locks ----
+
+    /// Processes of the shards that work for a session, or that it holds.
+    fn sessions_by_backend(&self) -> HashMap<Backend, i32> {
+        let mut sessions: HashMap<Backend, i32> = HashMap::new();
+        for (process, row) in self.gateway.clients.all() {
+            sessions.extend(row.held_backends().into_iter().map(|backend| (backend, process)));
+        }
+        sessions.extend(self.gateway.cancels.backends());
+        let own = self.participants.iter().filter_map(|participant| participant.connection.cancel_handle.as_ref());
+        sessions.extend(own.map(|handle| (Backend::of(handle), self.cancel_key.0)));
+        sessions
+    }
+
+    async fn locks_of_cluster(&mut self) -> Result<Vec<Value>, Failure> {
+        let mut locks = Vec::new();
+        for shard in self.online_shards() {
+            let rows = Box::pin(self.ask_question(&shard, &Own::Catalog.text(LOCKS))).await?;
+            let sessions = self.sessions_by_backend();
+            for row in rows {
+                let Some(Value::Object(mut lock)) = json_of(&row, 0) else { continue };
+                let process = lock.get("pid").and_then(Value::as_i64).and_then(|process| i32::try_from(process).ok());
+                let session = process.and_then(|process| session_of(&sessions, &shard, process));
+                let is = |what: &str| lock.get(what).and_then(Value::as_bool).unwrap_or_default();
+                // Of another database, or of the question itself.
+                if session.is_none() && (!is("is_own") || is("is_asker")) {
+                    continue;
+                }
+                lock.insert("pid".to_owned(), json!(session));
+                locks.push(Value::Object(lock));
+            }
+        }
+        Ok(locks)
+    }
+
+    async fn blocking(&mut self) -> Result<Value, Failure> {
+        let mut blocking: BTreeMap<i32, BTreeSet<i32>> = BTreeMap::new();
+        for shard in self.online_shards() {
+            let rows = Box::pin(self.ask_question(&shard, &Own::Catalog.text(BLOCKING))).await?;
+            let sessions = self.sessions_by_backend();
+            let session = |process: i32| session_of(&sessions, &shard, process);
+            for row in rows {
+                let Some(waiter) = text_of(&row, 0).and_then(|process| session(process.parse().ok()?)) else { continue };
+                let others = text_of(&row, 1).unwrap_or_default();
+                let others = others.split(',').filter_map(|process| process.parse::<i32>().ok());
+                // 0 stands for a prepared transaction, and here also for what is no session of this proxy.
+                blocking.entry(waiter).or_default().extend(others.map(|process| session(process).unwrap_or(0)));
+            }
+        }
+        let text = |others: &BTreeSet<i32>| others.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let members = blocking.iter().map(|(waiter, others)| (waiter.to_string(), json!(format!("{{{}}}", text(others)))));
+        Ok(Value::Object(members.collect::<Map<String, Value>>()))
+    }
+
+    // ---- sizes ----
+
+    /// What the other shards have of each sharded table and its indexes, by the home shard's oids.
+    async fn sizes_elsewhere(&mut self, function: &'static str, has_forks: bool) -> Result<Value, Failure> {
+        let home = self.home()?;
+        let map = self.gateway.map.snapshot();
+        let tables: Vec<String> = map
+            .tables
+            .iter()
+            .filter(|(_, table)| matches!(table.kind, TableKind::Sharded { .. }))
+            .map(|((schema, name), _)| quoted_name(schema, name))
+            .collect();
+        let others: Vec<Arc<Shard>> = self.online_shards().into_iter().filter(|shard| shard.id != home.id).collect();
+        if tables.is_empty() || others.is_empty() {
+            return Ok(json!({}));
+        }
+        let question = sizes_of(&tables, function, has_forks);
+        let mut bytes: BTreeMap<(String, String), i64> = BTreeMap::new();
+        for shard in others {
+            for row in Box::pin(self.ask_question(&shard, &Own::Catalog.text(&question))).await? {
+                let (Some(name), Some(fork), Some(size)) = (text_of(&row, 0), text_of(&row, 1), text_of(&row, 2)) else { continue };
+                *bytes.entry((name, fork)).or_default() += size.parse::<i64>().unwrap_or_default();
+            }
+        }
+        let names: BTreeSet<&str> = bytes.keys().map(|(name, _)| name.as_str()).collect();
+        let names: Vec<String> = names.into_iter().map(quoted_literal).collect();
+        let question = format!(
+            "SELECT n, pg_catalog.to_regclass(n)::pg_catalog.oid FROM pg_catalog.unnest(ARRAY[{}]::pg_catalog.text[]) n",
+            names.join(", ")
+        );
+        let rows = Box::pin(self.ask_question(&home, &Own::Catalog.text(&question))).await?;
+        let oids: HashMap<String, String> = rows.iter().filter_map(|row| Some((text_of(row, 0)?, text_of(row, 1)?))).collect();
+        let member = |((name, fork), size): ((String, String), i64)| {
+            let oid = oids.get(&name)?;
+            let key = if function == "pg_relation_size" { format!("{oid}/{fork}") } else { oid.clone() };
+            Some((key, json!(size)))
+        };
+        Ok(Value::Object(bytes.into_iter().filter_map(member).collect::<Map<String, Value>>()))
+    }
+
+    /// What the database is called on the home shard, and how much of it the others have.
+    async fn database_elsewhere(&mut self) -> Result<(Vec<String>, i64), Failure> {
+        let home = self.home()?;
+        let (mut names, mut bytes) = (Vec::new(), 0_i64);
+        for shard in self.online_shards() {
+            let rows = Box::pin(self.ask_question(&shard, &Own::Catalog.text(DATABASE))).await?;
+            let Some(row) = rows.first() else { continue };
+            if shard.id == home.id {
+                names.extend([text_of(row, 0), text_of(row, 1)].into_iter().flatten());
+            } else {
+                bytes += text_of(row, 2).and_then(|size| size.parse::<i64>().ok()).unwrap_or_default();
+            }
+        }
+        Ok((names, bytes))
+    }
+
+    // ---- signals ----
+
+    /// Which sessions a statement means, by its other form.
+    async fn signals(&mut self, collecting: &str, kinds: &[Asked]) -> Result<Vec<Signal>, Failure> {
+        let read = self.read(collecting).await?;
+        let is_of_catalogue =
+            |statement: &Analysis| statement.effect == Effect::Read && matches!(statement.scope, Scope::Tableless | Scope::System);
+        if !matches!(read.analyzed.statements.as_slice(), [statement] if is_of_catalogue(statement)) {
+            return Err(not_of_catalogue().into());
+        }
+        let home = self.home()?;
+        let rows = Box::pin(self.ask_question(&home, &Own::Catalog.text(collecting))).await?;
+        let mut signals = BTreeSet::new();
+        for row in rows {
+            let first = row.len().saturating_sub(2 * kinds.len());
+            for (index, kind) in kinds.iter().enumerate() {
+                let Some(process) = text_of(&row, first + 2 * index) else { continue };
+                let process = process.parse().map_err(|_| PgError::internal("unexpected process id"))?;
+                let patience_ms = text_of(&row, first + 2 * index + 1).and_then(|text| text.parse().ok()).unwrap_or_default();
+                signals.insert(Signal { process, is_end: *kind == Asked::Terminate, patience_ms });
+            }
+        }
+        Ok(signals.into_iter().collect())
+    }
+
+    /// Gives the process ids of those that were there. Rights to all of them come first.
+    async fn send_signals(&mut self, signals: &[Signal]) -> Result<Vec<i32>, Failure> {
+        let mut found = Vec::new();
+        for signal in signals {
+            if signal.patience_ms < 0 {
+                let message = "\"timeout\" must not be negative";
+                return Err(PgError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message).into());
+            }
+            match self.gateway.clients.find(signal.process) {
+                Some(row) => {
+                    self.check_signal(signal, &row).await?;
+                    found.push(*signal);
+                }
+                None if self.may_have_other_proxies().await => return Err(not_of_this_proxy(signal.process).into()),
+                None => self.warn(SqlState::WARNING, &format!("PID {} is not a PostgreSQL backend process", signal.process)),
+            }
+        }
+        let own = self.cancel_key.0;
+        let mut signalled = Vec::new();
+        for signal in found.iter().filter(|signal| signal.process != own) {
+            let is_sent = match signal.is_end {
+                true => {
+                    self.gateway.cancels.end_session(signal.process, Duration::from_millis(signal.patience_ms.unsigned_abs())).await
+                }
+                false => {
+                    self.gateway.cancels.cancel_session(signal.process).await;
+                    Some(())
+                }
+            };
+            match is_sent {
+                Some(()) => signalled.push(signal.process),
+                None => self.warn(
+                    SqlState::WARNING,
+                    &format!("backend with PID {} did not terminate within {} milliseconds", signal.process, signal.patience_ms),
+                ),
+            }
+        }
+        match found.iter().find(|signal| signal.process == own) {
+            Some(signal) if signal.is_end || found.iter().any(|other| other.process == own && other.is_end) => {
+                Err(Failure::End(shutting_down()))
+            }
+            Some(_) => Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into()),
+            None => Ok(signalled),
+        }
+    }
+
+    /// As `pg_signal_backend` of PostgreSQL looks at it.
+    async fn check_signal(&mut self, signal: &Signal, row: &ClientRow) -> Result<(), Failure> {
+        let is_by_superuser = match self.decides_rights(row) {
+            Some(true) => return Ok(()),
+            Some(false) => false,
+            None => {
+                let home = self.home()?;
+                let question = rights_over(&row.user);
+                let rows = Box::pin(self.ask_question(&home, &Own::Catalog.text(&question))).await?;
+                match rows.first().map(|row| (text_of(row, 0), text_of(row, 1))) {
+                    Some((Some(superuser), _)) if superuser == "t" => true,
+                    Some((_, Some(may))) if may == "t" => return Ok(()),
+                    // The home shard does not know the role: nobody else's session.
+                    _ if row.user == self.identity.user && rows.is_empty() => return Ok(()),
+                    _ => false,
+                }
+            }
+        };
+        Err(not_permitted(signal.is_end, is_by_superuser).into())
+    }
+}
+
+impl Backend {
+    pub fn of(handle: &crate::backend::CancelHandle) -> Self {
+        let host = handle.endpoint.host();
+        Self { host: host.name.clone(), port: host.port, process: handle.key.process_id }
+    }
+}
+
+/// A failure with its place in the client's text.
+fn in_own_text(failure: Failure, made: &Rewritten, own: &str) -> Failure {
+    match failure {
+        Failure::Shard(frame) => Failure::Shard(with_position(frame, |position| made.original_position(own, position))),
+        other => other,
+    }
+}
+
+/// For which session a process of the shard works, on whichever of its hosts.
+fn session_of(sessions: &HashMap<Backend, i32>, shard: &Shard, process: i32) -> Option<i32> {
+    let hosts = ShardUrl::parse(&shard.url).ok()?.hosts;
+    hosts.into_iter().find_map(|host| sessions.get(&Backend { host: host.name, port: host.port, process }).copied())
+}
+
+fn text_of(row: &[Option<Bytes>], index: usize) -> Option<String> {
+    row.get(index)?.as_ref().map(|value| String::from_utf8_lossy(value).into_owned())
+}
+
+fn json_of(row: &[Option<Bytes>], index: usize) -> Option<Value> {
+    serde_json::from_slice(row.get(index)?.as_ref()?).ok()
+}
+
+/// Of these tables, their partitions and indexes: the name, the fork and the bytes.
+fn sizes_of(tables: &[String], function: &str, has_forks: bool) -> String {
+    let names: Vec<String> = tables.iter().map(|name| quoted_literal(name)).collect();
+    let (size, forks) = match function {
+        "pg_relation_size" if has_forks => {
+            ("pg_catalog.pg_relation_size(r.oid, f.fork)".to_owned(), "('main'), ('fsm'), ('vm'), ('init')")
+        }
+        _ => (format!("pg_catalog.{function}(r.oid)"), "('main')"),
+    };
+    format!(
+        "WITH t AS (SELECT DISTINCT coalesce(p.relid::pg_catalog.oid, r.oid) AS oid \
+         FROM pg_catalog.unnest(ARRAY[{}]::pg_catalog.text[]) n \
+         CROSS JOIN LATERAL (SELECT pg_catalog.to_regclass(n)::pg_catalog.oid AS oid) r \
+         LEFT JOIN LATERAL pg_catalog.pg_partition_tree(r.oid) p ON true WHERE r.oid IS NOT NULL), \
+         r AS (SELECT oid FROM t UNION SELECT i.indexrelid FROM pg_catalog.pg_index i JOIN t ON t.oid = i.indrelid) \
+         SELECT pg_catalog.quote_ident(s.nspname) || '.' || pg_catalog.quote_ident(c.relname), f.fork, {size} \
+         FROM r JOIN pg_catalog.pg_class c USING (oid) JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace \
+         CROSS JOIN (VALUES {forks}) AS f (fork) WHERE {size} > 0",
+        names.join(", ")
+    )
+}
+
+/// Whether the session's role is kept from this one because that is a superuser's, and whether it may signal its sessions. No operator
+/// of the client's own schemas has a say.
+fn rights_over(user: &str) -> String {
+    format!(
+        "SELECT r.rolsuper AND NOT o.rolsuper, \
+         pg_catalog.pg_has_role(r.oid, 'USAGE') OR pg_catalog.pg_has_role('pg_signal_backend', 'USAGE') \
+         FROM pg_catalog.pg_roles r, pg_catalog.pg_roles o \
+         WHERE r.rolname OPERATOR(pg_catalog.=) {} AND o.rolname OPERATOR(pg_catalog.=) CURRENT_USER",
+        quoted_literal(user)
+    )
+}
+
+fn not_permitted(is_end: bool, is_of_superuser: bool) -> PgError {
+    let (message, of_superuser, of_others) = match is_end {
+        true => (
+            "permission denied to terminate process",
+            "Only roles with the SUPERUSER attribute may terminate processes of roles with the SUPERUSER attribute.",
+            "Only roles with privileges of the role whose process is being terminated or with privileges of the \"pg_signal_backend\" role may terminate this process.",
+        ),
+        false => (
+            "permission denied to cancel query",
+            "Only roles with the SUPERUSER attribute may cancel queries of roles with the SUPERUSER attribute.",
+            "Only roles with privileges of the role whose query is being canceled or with privileges of the \"pg_signal_backend\" role may cancel this query.",
+        ),
+    };
+    PgError::new(SqlState::INSUFFICIENT_PRIVILEGE, message).with_detail(if is_of_superuser { of_superuser } else { of_others })
+}
+
+fn not_of_this_proxy(process: i32) -> PgError {
+    PgError::unsupported(
+        format!("process {process} is not a session of this proxy"),
+        "A proxy can cancel and end its own sessions only, and there are others.",
+        "Connect to the proxy that the client uses; SELECT * FROM shardgate.proxies lists them.",
+    )
+}
+
+fn not_of_catalogue() -> PgError {
+    PgError::unsupported(
+        "pg_terminate_backend() and pg_cancel_backend() are not supported beside tables of users",
+        "The proxy has to know all sessions that are meant before the statement gives its answer.",
+        "Select the process ids from pg_stat_activity first, and give them as constants.",
+    )
+}
+
+fn not_as_parameter() -> PgError {
+    PgError::unsupported(
+        "a parameter of this type is not supported beside pg_terminate_backend() and pg_cancel_backend()",
+        "The proxy has to know all sessions that are meant before the statement gives its answer.",
+        "Send the parameter as text.",
+    )
+}
+
+/// Of this database and its processes, as other shards may be databases of the same server; with what the numbers of a database and a
+/// relation mean, which differ from shard to shard.
+const LOCKS: &str = "SELECT pg_catalog.to_jsonb(l) || pg_catalog.jsonb_build_object('is_own', coalesce(l.database = d.oid, false), \
+     'is_asker', l.pid IS NOT DISTINCT FROM pg_catalog.pg_backend_pid(), \
+     'relation_name', pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname)) \
+     FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d ON d.datname = pg_catalog.current_database() \
+     LEFT JOIN pg_catalog.pg_class c ON c.oid = l.relation AND l.database = d.oid \
+     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+     LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid \
+     WHERE l.database = d.oid OR coalesce(l.database, 0) = 0 AND a.datid = d.oid";
+
+const BLOCKING: &str = "SELECT l.pid, pg_catalog.array_to_string(pg_catalog.pg_blocking_pids(l.pid), ',') \
+     FROM (SELECT DISTINCT pid FROM pg_catalog.pg_locks WHERE NOT granted) l";
+
+const DATABASE: &str = "SELECT d.datname, d.oid, pg_catalog.pg_database_size(d.oid) \
+     FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()";

@@ -1,0 +1,58 @@
+//! A question of the proxy's own to one shard, beside the client's statements or in their transaction.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::backend::{ConnectionError, ShardText};
+use crate::error::PgError;
+use crate::session::reads::gather::release;
+use crate::session::{Failure, Session};
+use crate::shardmap::Shard;
+
+impl Session {
+    /// In the transaction when it is on the shard already, or the session has something of its own there; else beside it.
+    pub(in crate::session) async fn ask_question(
+        &mut self,
+        shard: &Arc<Shard>,
+        text: &ShardText<'_>,
+    ) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
+        self.keep_pipeline_on(shard.id);
+        let is_ours = self
+            .participants
+            .iter()
+            .any(|participant| participant.shard == shard.id && (participant.has_begun || participant.pinned_by.is_some()));
+        if !is_ours {
+            let mut connection = self.checkout(shard, &self.settings_now()).await?;
+            self.cancel.started(&connection);
+            let answered = connection.simple(text).await;
+            connection.is_pinned |= was_interrupted(&answered);
+            release(&self.cancel, connection);
+            return answered.map_err(|error| crate::session::settings::setting::refused(&shard.name, error));
+        }
+        let index = self.join(shard.id).await?;
+        self.drain_with_flush(index).await?;
+        self.sync(index).await?;
+        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+        self.cancel.started(&participant.connection);
+        let answered = participant.connection.simple(text).await;
+        participant.connection.is_pinned |= was_interrupted(&answered);
+        match answered {
+            Ok(rows) => Ok(rows),
+            Err(ConnectionError::Refused { body, .. }) => {
+                Err(Failure::Shard(crate::session::protocol::describe::error_frame(&body)))
+            }
+            Err(error) => Err(self.participant_lost(index, &error)),
+        }
+    }
+}
+
+/// Cut short: what the first of its statements has done may be there.
+fn was_interrupted(answered: &Result<Vec<Vec<Option<Bytes>>>, ConnectionError>) -> bool {
+    match answered {
+        Err(ConnectionError::Refused { sqlstate, .. }) => {
+            ["25", "40", "53", "57", "58", "XX"].iter().any(|class| sqlstate.starts_with(class))
+        }
+        Ok(_) | Err(_) => false,
+    }
+}
