@@ -62,7 +62,7 @@ pub async fn open(
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
             }
-            (place, open_at(endpoint, address, credentials, runtime, membership).await)
+            (place, Box::pin(open_at(endpoint, address, credentials, runtime, membership)).await)
         }));
         wait += NEXT_HOST_AFTER;
     }

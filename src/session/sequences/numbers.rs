@@ -378,7 +378,7 @@ impl Session {
             alteration.set(number, is_called)?;
         } else {
             self.reopen_if_closed(sequence).await?;
-            self.gateway.numbers.set(&self.identity.user, sequence, number, is_called).await?;
+            Box::pin(self.gateway.numbers.set(&self.identity.user, sequence, number, is_called)).await?;
         }
         if is_called {
             self.drawn.current.insert(sequence.clone(), Current::Number(number));
