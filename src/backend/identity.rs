@@ -78,7 +78,9 @@ impl Misdirected {
                 "Let the server's default_transaction_read_only be off, or leave target_session_attrs out.".to_owned()
             }
             Misdirected::Unreadable(_) => {
-                "Every user of the shard needs USAGE on its schema shardgate and SELECT on shardgate.identity.".to_owned()
+                "Every user of the shard needs USAGE on its schema shardgate, SELECT on shardgate.identity, and EXECUTE on \
+                 pg_catalog.pg_control_system(), which PostgreSQL gives to everybody by default."
+                    .to_owned()
             }
         };
         let detail = self.to_string();

@@ -257,7 +257,7 @@ impl Store {
                 None => connection.fetch_one(query).await,
             }
         };
-        timeout(CHANGE_TIMEOUT, answer).await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::changing)
+        timeout(CHANGE_TIMEOUT, Box::pin(answer)).await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::changing)
     }
 }
 
