@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! client bytes ─ net, wire ─► frontend messages ─► session collects what the client waits for (a Query, or Parse…Sync)
-//!    │ sql::analyze        pure; cached by statement text, so once per prepared statement
+//!    │ sql::Analyzer::read pure; cached by statement text, so once per prepared statement
 //!    ▼
 //!  Analysis              what it is, which tables, the KeyCondition over constants and $n
 //!    │ routing::bind       pure: the $n values put in
@@ -17,13 +17,22 @@
 //!  Reach                 { shards, map, why }
 //!    │ plan::plan          pure: (Analysis, Reach, transaction scope) → Plan, or a refusal
 //!    ▼
-//!  Local | SingleShard | Scatter | Write | Split | Gather | Refused
+//!  SingleShard | Scatter | Write | Split | Gather
 //!    │                    a write whose queries reach other shards: these are answered first, each by this same way, and
 //!    │                    their rows stand in its text as constants
-//!    │ execute             the only wait on backends; a shard takes a text only with the reason why it may run there
+//!    │ execute             waits for shards; a shard takes a text only with the reason why it may run there
 //!    ▼
 //!  backend frames ─► session relays ─► client bytes
 //! ```
+//!
+//! `Session::route` does the steps from the Analysis to the plan for every statement, whoever asks: a Query, a portal, a cursor, COPY
+//! (query), EXECUTE. Where it ends, one function runs it:
+//!
+//! * one shard: `run_on_shard` and `bind_on_shard` send the client's own text, and `drain` relays the answer.
+//! * several shards that read: `scatter` asks them (`ask_several`), `execute::scatter` merges; what cannot be merged is gathered.
+//! * gathered rows: `gather_for` loads them into temporary tables of the home shard (`execute::gather`), where PostgreSQL answers.
+//! * several shards that write: `write_on`; outside of a transaction block between `begin_one_statement` and `end_one_statement`.
+//! * what the proxy answers by itself: `own_command`, and `execute_own` of a portal.
 //!
 //! # Layers
 //!
@@ -58,6 +67,7 @@
 //! * **covering view**: a view's query without residues, in the schema `shardgate`; a covered text names it in the view's place.
 //! * **session**: one client connection; **backend**: one connection from the proxy to a shard; **participant**: a backend
 //!   that has joined the session's transaction.
+//! * **proof** of a snapshot: the message by which a shard shows that a statement has taken the snapshots that it reads by.
 
 // What is awaited is moved into who awaits it, for every statement: what is rare and large is boxed.
 #![deny(clippy::large_futures)]

@@ -42,6 +42,11 @@ const FORBIDDEN_ARROWS: &[(&str, &str, &str)] = &[
 
 const FILE_LINES_MAX: usize = 800;
 
+/// How much of `Session` there may be: its fields, and files with methods of its own. To be made less, never more: what belongs together
+/// is a type that owns its methods.
+const SESSION_FIELDS_MAX: usize = 25;
+const SESSION_FILES_MAX: usize = 95;
+
 /// Longer files: which, how long they may be, why.
 const LONG_FILES: &[(&str, usize, &str)] = &[];
 
@@ -120,6 +125,30 @@ fn reasons_are_given_by_their_makers_alone() {
         for (reason, maker) in makers {
             assert!(!code.contains(reason) || relative(&file) == maker, "{}: {reason} is made in {maker}", relative(&file));
         }
+    }
+}
+
+/// An `impl` that grows into every file is a room without walls, and imports do not show it.
+#[test]
+fn the_session_does_not_grow() {
+    let session = fs::read_to_string(root().join("src/session/mod.rs")).unwrap();
+    let body = session.split("\npub struct Session {\n").nth(1).and_then(|rest| rest.split("\n}").next()).unwrap();
+    let is_field = |line: &&str| !line.trim_start().starts_with("//") && line.contains(':');
+    let fields = body.lines().filter(is_field).count();
+    assert!((1..=SESSION_FIELDS_MAX).contains(&fields), "{fields} fields");
+    let has_methods = |file: &&PathBuf| fs::read_to_string(file).unwrap().lines().any(|line| line == "impl Session {");
+    let files = rust_files("src/session").iter().filter(has_methods).count();
+    assert!((1..=SESSION_FILES_MAX).contains(&files), "methods in {files} files");
+}
+
+/// The transaction alone looks through the shards' connections that it has.
+#[test]
+fn participants_are_the_transactions() {
+    for file in rust_files("src/session") {
+        let name = relative(&file);
+        let code = without_comments_and_literals(&fs::read_to_string(&file).unwrap());
+        let is_inside = name.starts_with("src/session/transaction/");
+        assert!(is_inside || !code.contains("transaction.participants."), "{name} reaches into the transaction");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The answers of several shards to one statement, as one.
 //!
 //! ```text
+//!   every shard: BindComplete                ──►  all have their snapshots: a move does not wait for the rest
 //!   every shard: first row, end, or error    ──►  nothing goes to the client before all have answered
 //!   no order: shard after shard              ──►  rows as they come, so that pages repeat from call to call
 //!   ORDER BY: the least of the front rows    ──►  ties by shard order
@@ -20,6 +21,7 @@ use tokio::time::timeout;
 
 use super::aggregate::{CombineError, GroupRow, Groups, Seen, last_step_text};
 use super::pieces::Pieces;
+use super::proof::AskedBy;
 use super::ranks::unranked_columns;
 use super::sort_key::{Printing, SortValue, compare, decode};
 use super::watch::{FAILURE_PATIENCE, first_failure};
@@ -71,8 +73,8 @@ pub enum Rows {
 pub trait RowSink {
     type Gone;
     fn buffer(&mut self) -> &mut BytesMut;
-    /// Every shard has answered, by its first row or its end, and the answer begins.
-    fn begin(&mut self) {}
+    /// Every shard has proven its snapshot.
+    fn note_proven(&mut self) {}
     /// Sends what is in the buffer; waits for a slow client.
     fn send(&mut self) -> impl Future<Output = Result<(), Self::Gone>> + Send;
 }
@@ -156,7 +158,7 @@ struct Input<'a> {
     nested: NestedValues,
 }
 
-/// Reads every connection to its ReadyForQuery. On an error the others are told to stop, and read to their end, so that they stay
+/// Each connection was asked by Parse, Bind, Describe, Flush, Execute and Sync. Reads it to its ReadyForQuery. On an error the others are told to stop, and read to their end, so that they stay
 /// usable; not for a client that has gone.
 pub async fn scatter<S: RowSink>(
     connections: Vec<&mut Connection>,
@@ -203,13 +205,18 @@ struct Merge<'a, 's> {
 
 impl Merge<'_, '_> {
     async fn run<S: RowSink>(&mut self, sink: &mut S) -> Result<ScatterEnd, ScatterError<S::Gone>> {
+        let asked = self.inputs.iter_mut().map(|input| &mut *input.connection).collect();
+        if let Some(index) = first_failure(asked, AskedBy::SelectWithFlush, FAILURE_PATIENCE).await {
+            self.advance(index, sink).await?;
+        }
+        sink.note_proven();
         match timeout(FAILURE_PATIENCE, self.begin(sink)).await {
             Ok(begun) => begun?,
             Err(_) => {
                 let waiting: Vec<usize> =
                     self.inputs.iter().enumerate().filter(|(_, input)| input.is_waited_for()).map(|(index, _)| index).collect();
                 let watched = self.inputs.iter_mut().filter(|input| input.is_waited_for()).map(|input| &mut *input.connection);
-                let failing = first_failure(watched.collect(), Duration::ZERO).await;
+                let failing = first_failure(watched.collect(), AskedBy::Other, Duration::ZERO).await;
                 if let Some(index) = failing.and_then(|place| waiting.get(place)) {
                     self.advance(*index, sink).await?;
                 }
@@ -299,7 +306,6 @@ impl Merge<'_, '_> {
             return Err(ScatterError::Changed);
         }
         self.is_answered = true;
-        sink.begin();
         if self.spec.describes {
             originate::row_description(sink.buffer(), self.spec.described(columns));
         }

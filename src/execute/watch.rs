@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use super::proof::{AskedBy, Said};
 use crate::backend::Connection;
-use crate::wire::{FrameHeader, shard_tag};
+use crate::wire::FrameHeader;
 
-/// Reads until every connection has begun to answer, has refused or is lost; after `patience` until one has failed. The place of the
-/// first one that has. What was read stays in the inputs, and a loss is met again by who reads there. Cancel safe.
-pub async fn first_failure(mut connections: Vec<&mut Connection>, patience: Duration) -> Option<usize> {
-    let mut begun = vec![Begun::default(); connections.len()];
+/// Reads until every connection has proven its snapshots, has refused or is lost; after `patience` until one has failed. The place of
+/// the first one that has. What was read stays in the inputs, and a loss is met again by who reads there. Cancel safe.
+pub async fn first_failure(mut connections: Vec<&mut Connection>, asked: AskedBy, patience: Duration) -> Option<usize> {
+    let mut begun = vec![Begun::of(asked); connections.len()];
     let mut patience = pin!(sleep(patience));
     let mut is_over = false;
     poll_fn(|context| {
@@ -29,8 +30,9 @@ pub async fn first_failure(mut connections: Vec<&mut Connection>, patience: Dura
 }
 
 /// How far one of them has come.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Begun {
+    asked: AskedBy,
     is_answering: bool,
     has_failed: bool,
     /// Bytes of its input that say nothing yet.
@@ -38,6 +40,10 @@ struct Begun {
 }
 
 impl Begun {
+    fn of(asked: AskedBy) -> Self {
+        Self { asked, is_answering: false, has_failed: false, walked: 0 }
+    }
+
     fn look(&mut self, connection: &mut Connection, context: &mut Context<'_>) {
         while !self.is_answering && !self.has_failed {
             self.has_failed = self.has_refused(&connection.input);
@@ -55,13 +61,13 @@ impl Begun {
         while let Some(rest) = input.get(self.walked..).filter(|rest| !rest.is_empty()) {
             // A header that cannot be read is for who reads the frames.
             let Ok(Some(header)) = FrameHeader::peek(rest, usize::MAX - 8) else { return false };
-            match header.tag {
-                shard_tag::ERROR => return true,
-                shard_tag::DATA_ROW | shard_tag::COMMAND_COMPLETE | shard_tag::EMPTY_QUERY | shard_tag::READY => {
+            match self.asked.said(header.tag) {
+                Said::Failure => return true,
+                Said::Proof => {
                     self.is_answering = true;
                     return false;
                 }
-                _ => self.walked += header.total,
+                Said::Nothing => self.walked += header.total,
             }
             // Notices: whoever reads them hands them on.
             self.is_answering |= self.walked >= WALKED_BYTES_MAX;
@@ -88,7 +94,7 @@ mod tests {
     fn the_first_frame_that_says_anything_counts() {
         let mut input = BytesMut::new();
         originate::parameter_status(&mut input, "a", "b");
-        let mut begun = Begun::default();
+        let mut begun = Begun::of(AskedBy::Other);
         assert!(!begun.has_refused(&input) && !begun.is_answering);
         let mut refused = input.clone();
         originate::error(&mut refused, &PgError::new(SqlState::UNDEFINED_TABLE, "no"));

@@ -116,7 +116,7 @@ impl Session {
     pub(super) fn refused_by_move(&self, refused: RefusedByMove) -> MoveMet {
         self.gateway.counters.refused_by_gate();
         match refused {
-            RefusedByMove::Row => MoveMet::Gate(self.pinned_map.get().map(|map| map.epoch)),
+            RefusedByMove::Row => MoveMet::Gate(self.transaction.pinned_map.get().map(|map| map.epoch)),
             RefusedByMove::KeyOfCopies => MoveMet::Replication,
         }
     }
@@ -128,7 +128,7 @@ impl Session {
             let before = (self.client.output.len(), self.client.flushes);
             self.cycle = Cycle { before, repeats, is_for_good: self.transaction.is_open(), ..Cycle::default() };
             if !self.transaction.is_open() {
-                self.generation = self.gateway.map.load().generation();
+                self.transaction.generation = self.gateway.map.load().generation();
             }
         }
         self.cycle.keep(message.clone());
@@ -168,7 +168,7 @@ impl Session {
             return Ok(false);
         }
         self.release_idle();
-        self.pinned_map.unpin();
+        self.transaction.pinned_map.unpin();
         self.transaction.claims.clear();
         self.transaction.decider = None;
         // Answers from before may be waited for.

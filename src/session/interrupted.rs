@@ -65,14 +65,14 @@ impl Session {
 
     /// What runs has been asked of a shard, and commits by itself, or is a commit.
     pub(super) fn may_have_been_applied(&self) -> bool {
-        let has_written = || self.participants.iter().any(|participant| participant.has_written);
-        self.commits || (!self.transaction.is_open() && has_written())
+        let has_written = || self.transaction.participants().iter().any(|participant| participant.has_written);
+        self.transaction.is_committing || (!self.transaction.is_open() && has_written())
     }
 
     /// Cancelled since the drain's deadline has come: the end of the session says it all. Not in a commit, of which another shard may
     /// have done its part.
     pub(super) fn is_aborted(&self, sqlstate: &[u8]) -> bool {
-        sqlstate == SqlState::QUERY_CANCELED.0 && self.cancel.abort.is_set() && !self.commits
+        sqlstate == SqlState::QUERY_CANCELED.0 && self.cancel.abort.is_set() && !self.transaction.is_committing
     }
 }
 

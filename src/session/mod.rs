@@ -51,7 +51,6 @@ pub use gateway::Gateway;
 use crate::auth::BackendCredentials;
 use crate::backend::{ConnectionError, CustomNames, Pool, Settings};
 use crate::error::{PgError, SqlState};
-use crate::execute::deadlock::Listed;
 use crate::net::ClientStream;
 use crate::shardmap::{MapSnapshot, ShardId};
 use crate::sql::utility::cluster_state::Rewritten;
@@ -64,23 +63,22 @@ use commands::listening::{Listening, name_sender};
 use commands::temporary::TemporaryTables;
 use cursor::{Cursors, HELD_CURSOR, OnShard};
 use cycle::Cycle;
-use ddl::schema::SchemaChange;
 use failure::{Failure, SessionEnd};
-use pinned_map::PinnedMap;
 use protocol::client::Client;
 use protocol::extended::Batch;
 use protocol::greet::Greeting;
 use protocol::named::Named;
-use protocol::panicked::Running;
+use protocol::panicked::RunningStatement;
 use protocol::relay;
 use protocol::statement::{Portal, Statement};
 use reads::staying::NotStaying;
 use sequences::numbers::DrawnNumbers;
-use settings::current_user::ShardUsers;
+use settings::current_user::Roles;
 use settings::effects::RunningEffects;
 use stopwatch::Stopwatch;
 use transaction::Transaction;
 use transaction::participant::Participant;
+use transaction::waits::Waiting;
 
 /// Who the client is, as login found out.
 pub struct Identity {
@@ -108,81 +106,96 @@ pub struct Connected {
 
 pub struct Session {
     gateway: Arc<Gateway>,
-    accepted_at: Instant,
-    login_deadline: tokio::time::Instant,
-    runtime: usize,
+    login: Login,
     client: Client,
-    identity: Identity,
-    /// How many logins there were before.
-    login: u64,
+    cancel: Arc<CancelTarget>,
+    transaction: Transaction,
+    /// What the client waits for: its messages as they came, and how far they have been handled.
+    cycle: Cycle,
+    batch: Batch,
+    running: Running,
+    staging: StagingState,
     statements: Named<Arc<Statement>>,
     portals: Named<Portal>,
     /// Cursors made by DECLARE on one shard: where they are, and how long they live.
     cursors: HashMap<String, OnShard>,
     /// Cursors and portals over several shards.
     open_cursors: Cursors,
-    transaction: Transaction,
-    participants: Vec<Participant>,
     /// What the client has set; every connection gets the same before it serves the client.
     settings: Arc<Settings>,
-    /// What the client had set when it connected: RESET and DISCARD go back to it.
-    login_settings: Arc<Settings>,
     /// Custom settings that the client has ever set: see [`CustomNames`].
     custom_names: CustomNames,
-    greeting: Arc<Greeting>,
-    shard_users: ShardUsers,
-    /// A schema that `"$user"`, which the search path has, means on some shards only.
-    schema_of_one_user: Option<String>,
-    /// `is_superuser` of the roles that the session has taken, by their names.
-    superusers: HashMap<String, String>,
     /// ParameterStatus values as the client last saw them.
     reported: Vec<(Arc<str>, Arc<str>)>,
+    roles: Roles,
+    /// What names mean.
     context: Arc<Context>,
-    pinned_map: PinnedMap,
-    /// Of the proxy's lease when the transaction began, or the cycle outside of one: it gets no connection of a later one.
-    generation: i64,
-    cycle: Cycle,
-    batch: Batch,
+    reading: Reading,
     recent_templates: RecentTemplates,
     temporary_tables: TemporaryTables,
     listening: Listening,
     drawn: DrawnNumbers,
-    /// The transaction as the search for deadlocks sees it, while it has several shards.
-    wait: Option<Listed>,
-    /// The settings, outside of any transaction, that `context` belongs to; `None` where that is not known, or where they hold a
-    /// routing hint.
-    settled: Option<Arc<Settings>>,
-    /// The search path that `context` was made for, as text.
-    context_search_path: String,
-    /// The same as [`crate::backend::StatementText`] has it.
-    statement_search_path: Arc<str>,
-    /// The open transaction changes the schema, as was announced.
-    schema_change: Option<SchemaChange>,
-    /// A commit has been begun, and the client may not have heard what became of it.
-    commits: bool,
     /// Side by side with their ids, as every statement looks here.
     pools: Vec<(ShardId, Arc<Pool>)>,
-    cancel: Arc<CancelTarget>,
+    shown: Shown,
+}
+
+/// What does not change from the login on.
+struct Login {
+    identity: Identity,
+    accepted_at: Instant,
+    deadline: tokio::time::Instant,
+    runtime: usize,
+    /// How many logins there were before.
+    number: u64,
     cancel_key: CancelKey,
+    /// What the client had set when it connected: RESET and DISCARD go back to it.
+    settings: Arc<Settings>,
+    greeting: Arc<Greeting>,
+}
+
+/// The statement that runs, or that ran last.
+#[derive(Default)]
+struct Running {
     /// For the log, if it panics.
-    running: Running,
+    statement: RunningStatement,
     stopwatch: Stopwatch,
     /// Of a text with several statements: the characters before the one that runs.
     characters_before: usize,
+    /// What it may leave in the session without being seen.
+    effects: RunningEffects,
     /// While a text with the cluster's answers runs: what was made of the client's, and that.
     answered: Option<Box<(Rewritten, String)>>,
-    /// The queries of a write are being answered: what they are part of is not answered in stages again.
-    is_staging: bool,
+}
+
+/// Writes whose queries are answered first.
+#[derive(Default)]
+struct StagingState {
+    /// The queries of one are being answered: what they are part of is not answered in stages again.
+    is_under_way: bool,
     /// The map by which the first of them was routed.
-    staged_by: Option<Arc<MapSnapshot>>,
+    planned_by: Option<Arc<MapSnapshot>>,
     /// Statements of which no input can stay where it is after all.
     not_staying: NotStaying,
-    /// What the statement that runs may leave in the session without being seen.
-    running_effects: RunningEffects,
-    /// What `shardgate.clients` shows.
+}
+
+/// What the context was made for.
+#[derive(Default)]
+struct Reading {
+    /// The settings, outside of any transaction, that it belongs to; `None` where that is not known, or where they hold a routing hint.
+    settled: Option<Arc<Settings>>,
+    search_path_text: String,
+    /// The same as [`crate::backend::StatementText`] has it.
+    search_path: Arc<str>,
+    /// A schema that `"$user"`, which the search path has, means on some shards only.
+    schema_of_one_user: Option<String>,
+}
+
+/// What `shardgate.clients` shows.
+struct Shown {
     row: Arc<ClientRow>,
-    /// How many participants, and how many pinned ones, `row` shows.
-    held_shown: (usize, usize),
+    /// How many participants, and how many pinned ones, the row shows.
+    held: (usize, usize),
 }
 
 impl Session {
@@ -191,60 +204,44 @@ impl Session {
         let frame_bytes_max = usize::try_from(gateway.config.cross_shard.statement_bytes_max).unwrap_or(usize::MAX / 2);
         let cancel = Arc::new(CancelTarget::default());
         let cancel_key = gateway.cancels.register(&cancel);
-        let login = gateway.next_login();
         let settings = Arc::new(Settings::default());
         let row = Arc::new(ClientRow::new(address, &identity.user, identity.is_admin));
         gateway.clients.insert(cancel_key.0, Arc::clone(&row));
         Self {
             context: Arc::new(gateway.no_context(&identity.user)),
-            pinned_map: PinnedMap::default(),
-            generation: gateway.map.load().generation(),
-            cycle: Cycle::default(),
-            settled: None,
             client: Client::new(stream, input, reply, frame_bytes_max),
+            transaction: Transaction::new(gateway.map.load().generation(), Waiting::new(Arc::clone(&gateway.waits), cancel_key.0)),
+            login: Login {
+                identity,
+                accepted_at,
+                deadline: login_deadline,
+                runtime,
+                number: gateway.next_login(),
+                cancel_key,
+                settings: Arc::clone(&settings),
+                greeting: Arc::default(),
+            },
             gateway,
-            accepted_at,
-            login_deadline,
-            runtime,
-            identity,
-            login,
+            cancel,
+            cycle: Cycle::default(),
+            batch: Batch::default(),
+            running: Running::default(),
+            staging: StagingState::default(),
             statements: Named::default(),
             portals: Named::default(),
             cursors: HashMap::new(),
             open_cursors: Cursors::default(),
-            transaction: Transaction::new(),
-            participants: Vec::new(),
-            login_settings: Arc::clone(&settings),
             settings,
             custom_names: CustomNames::default(),
-            greeting: Arc::default(),
-            shard_users: ShardUsers::default(),
-            schema_of_one_user: None,
-            superusers: HashMap::new(),
             reported: Vec::new(),
-            batch: Batch::default(),
-            row,
-            held_shown: (0, 0),
-            running: Running::Nothing,
-            stopwatch: Stopwatch::default(),
-            characters_before: 0,
-            answered: None,
-            is_staging: false,
-            staged_by: None,
-            not_staying: NotStaying::default(),
-            running_effects: RunningEffects::default(),
+            roles: Roles::default(),
+            reading: Reading::default(),
             recent_templates: RecentTemplates::default(),
             temporary_tables: TemporaryTables::default(),
             listening: Listening::default(),
             drawn: DrawnNumbers::default(),
-            wait: None,
-            context_search_path: String::new(),
-            statement_search_path: Arc::default(),
-            schema_change: None,
-            commits: false,
             pools: Vec::new(),
-            cancel,
-            cancel_key,
+            shown: Shown { row, held: (0, 0) },
         }
     }
 
@@ -291,24 +288,25 @@ impl Session {
 
     /// Has the client a part of a row whose rest has not come from its shard?
     fn is_within_row(&self) -> bool {
-        !self.client.is_diverted() && self.participants.iter().any(|participant| participant.connection.frame_bytes_left > 0)
+        !self.client.is_diverted()
+            && self.transaction.participants().iter().any(|participant| participant.connection.frame_bytes_left > 0)
     }
 
     /// What the session holds of the shards, and of the map. Connections that are not clean are closed, which undoes what they were doing.
     fn let_go(&mut self) {
-        self.participants.clear();
+        self.transaction.let_go();
         self.open_cursors = Cursors::default();
-        self.pinned_map.unpin();
+        self.transaction.pinned_map.unpin();
     }
 
     /// The end of the login, which has one deadline from accept on.
     async fn greet_in_time(&mut self) -> Result<(), SessionEnd> {
-        let greeted = tokio::time::timeout_at(self.login_deadline, self.greet()).await;
+        let greeted = tokio::time::timeout_at(self.login.deadline, self.greet()).await;
         let counters = &self.gateway.counters;
         match &greeted {
             Ok(Ok(())) => {
                 counters.connection(ConnectionOutcome::Login);
-                counters.login_took(self.accepted_at.elapsed());
+                counters.login_took(self.login.accepted_at.elapsed());
             }
             Ok(Err(SessionEnd::Fatal(_))) => counters.connection(ConnectionOutcome::Refused),
             Ok(Err(SessionEnd::ClientGone | SessionEnd::Terminated)) => counters.connection(ConnectionOutcome::Closed),
@@ -362,8 +360,8 @@ impl Session {
         let message = self.client.input.split_to(header.total).freeze();
         self.note_message(&message);
         let body = message.slice(FRAME_HEADER_BYTES..);
-        self.row.begin();
-        self.note_statement();
+        self.shown.row.begin();
+        self.transaction.note_statement();
         self.forget_running_effects();
         match header.tag {
             client_tag::QUERY => Box::pin(self.query(body)).await,
@@ -408,8 +406,8 @@ impl Session {
         if is_stoppable {
             self.check_listening()?;
         }
-        self.commits = false;
-        if self.participants.is_empty() {
+        self.transaction.is_committing = false;
+        if self.transaction.participants().is_empty() {
             let (client, stop) = (&mut self.client, &self.cancel.stop);
             self.cancel.rest(true);
             let filled = std::future::poll_fn(|context| match client.poll_fill(context) {
@@ -435,7 +433,7 @@ impl Session {
         let idle_max =
             (self.batch.is_open && !self.transaction.is_open()).then(|| self.gateway.config.cross_shard.idle_in_pipeline_timeout());
         let reads_all = is_stoppable || !self.listening.is_active();
-        let (client, participants, stop) = (&mut self.client, &mut self.participants, &self.cancel.stop);
+        let (client, participants, stop) = (&mut self.client, self.transaction.participants_mut(), &self.cancel.stop);
         self.cancel.rest(true);
         let event = tokio::select! {
             biased;
@@ -501,7 +499,11 @@ impl Session {
             },
             // Said when the client sends its next statement: PostgreSQL would have ended the session here.
             Event::Shard(index, Err(error)) => {
-                let name = self.participants.get(index).map(|participant| participant.connection.pool().address.name.clone());
+                let name = self
+                    .transaction
+                    .participants()
+                    .get(index)
+                    .map(|participant| participant.connection.pool().address.name.clone());
                 self.lost_between_statements(index, lost(&name.unwrap_or_default(), &error)).await
             }
         }
@@ -509,8 +511,8 @@ impl Session {
 
     /// What shards have sent to a session that listens. Not within a transaction.
     fn give_notifications(&mut self) {
-        let own = self.cancel_key.0;
-        for participant in &mut self.participants {
+        let own = self.login.cancel_key.0;
+        for participant in self.transaction.participants_mut() {
             let backend = participant.connection.process_id();
             let notifications = &mut participant.connection.notifications;
             if !notifications.is_empty() {
@@ -523,7 +525,7 @@ impl Session {
     async fn lost_between_statements(&mut self, index: usize, error: PgError) -> Result<(), SessionEnd> {
         tracing::debug!(%error, "shard lost between statements");
         // What the pipeline has done there would be committed by Sync, and is lost.
-        let is_in_pipeline = self.participants.get(index).is_some_and(|participant| participant.needs_sync);
+        let is_in_pipeline = self.transaction.participants().get(index).is_some_and(|participant| participant.needs_sync);
         match self.remove_lost(index, error, is_in_pipeline) {
             Failure::End(end) => Err(end),
             failure if is_in_pipeline && !self.batch.has_failed => {
@@ -543,7 +545,7 @@ impl Session {
             Failure::Shard(frame) if self.is_aborted(failure::sqlstate(&frame)) => return Err(shutting_down()),
             Failure::Error(error) => self.fail(error),
             Failure::Shard(frame) => {
-                let frame = self.with_deadlock(frame);
+                let frame = self.transaction.with_deadlock(frame);
                 self.gateway.counters.error(failure::sqlstate(&frame));
                 self.client.output.extend_from_slice(&frame);
                 self.transaction.fail();
@@ -555,7 +557,7 @@ impl Session {
     }
 
     fn fail(&mut self, error: PgError) {
-        let error = self.or_deadlock(error);
+        let error = self.transaction.or_deadlock(error);
         self.gateway.counters.error(&error.code.0);
         originate::error(&mut self.client.output, &error);
         self.transaction.fail();
@@ -567,26 +569,27 @@ impl Session {
 
     /// For `shardgate.clients`; takes a lock only where that has changed.
     fn show_held(&mut self) {
-        let pinned = self.participants.iter().filter(|participant| participant.pinned_by.is_some()).count();
+        let pinned = self.transaction.participants().iter().filter(|participant| participant.pinned_by.is_some()).count();
         let cursors = self.open_cursors.held();
-        if self.held_shown == (self.participants.len(), pinned + cursors) {
+        if self.shown.held == (self.transaction.participants().len(), pinned + cursors) {
             return;
         }
-        self.held_shown = (self.participants.len(), pinned + cursors);
+        self.shown.held = (self.transaction.participants().len(), pinned + cursors);
         let name = |participant: &Participant| participant.connection.pool().address.name.clone();
-        let mut shards: Vec<String> = self.participants.iter().map(name).collect();
+        let mut shards: Vec<String> = self.transaction.participants().iter().map(name).collect();
         let home = self.home().ok().filter(|home| cursors > 0 && !shards.contains(&home.name));
         shards.extend(home.map(|home| home.name.clone()));
-        let pinned_by = self.participants.iter().find_map(|participant| participant.pinned_by);
-        let backends = self.participants.iter().filter_map(|participant| participant.connection.cancel_handle.as_deref());
+        let pinned_by = self.transaction.participants().iter().find_map(|participant| participant.pinned_by);
+        let backends =
+            self.transaction.participants().iter().filter_map(|participant| participant.connection.cancel_handle.as_deref());
         let backends = backends.map(Backend::of).collect();
-        self.row.set_held(Held { shards, pinned_by: pinned_by.or((cursors > 0).then_some(HELD_CURSOR)), backends });
+        self.shown.row.set_held(Held { shards, pinned_by: pinned_by.or((cursors > 0).then_some(HELD_CURSOR)), backends });
     }
 
     /// Ends the cycle: connections that are not needed go back, the client hears that it may go on.
     async fn ready(&mut self) -> Result<(), SessionEnd> {
-        self.running = Running::Nothing;
-        if self.wait.is_some() {
+        self.running.statement = RunningStatement::Nothing;
+        if self.transaction.is_listed() {
             Box::pin(self.end_wait()).await?;
         }
         if !self.transaction.is_open() {
@@ -600,7 +603,7 @@ impl Session {
         if !self.transaction.is_open() {
             self.transaction.decider = None;
             self.transaction.claims.clear();
-            if self.schema_change.is_some()
+            if self.transaction.schema_change.is_some()
                 && let Err(error) = Box::pin(self.finish_schema_change()).await
             {
                 // Made on the shards all the same: what could not be done is to tell the other proxies, who look by themselves.
@@ -612,7 +615,7 @@ impl Session {
         }
         self.stop_stopwatch();
         self.show_held();
-        self.row.end(self.transaction.ready_status());
+        self.shown.row.end(self.transaction.ready_status());
         originate::ready(&mut self.client.output, self.transaction.ready_status());
         // The next message may be here already: answers to a pipeline leave together.
         if matches!(self.client.peek(), Ok(Some(_))) && self.client.output.len() < PIPELINE_OUTPUT_BYTES {
@@ -640,9 +643,9 @@ async fn after_those_who_wait() {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.gateway.clients.remove(self.cancel_key.0);
+        self.gateway.clients.remove(self.login.cancel_key.0);
         // Last: from here on another session may be given its process id.
-        self.gateway.cancels.remove(self.cancel_key);
+        self.gateway.cancels.remove(self.login.cancel_key);
     }
 }
 

@@ -1,8 +1,8 @@
 //! The map that the session's statements are planned by, until they are answered: by it a proxy tells which epoch it has reached.
 //!
 //! ```text
-//!   planned ──► sent ──► the first row of every shard ──► answered
-//!   └─ pinned ───────────┴─ of a plain read ──────────────┴─ of any other
+//!   planned ──► sent ──► every shard has proven its snapshots ──► answered
+//!   └─ pinned ───────────┴─ of a plain read ──────────────────────┴─ of any other
 //! ```
 //! A move waits until no statement is left that was planned before its partitions were held. So what lasts as long as the client
 //! likes, or as long as the move, is not pinned: a transaction between two statements, a cursor, a portal that has run in part, rows
@@ -26,7 +26,7 @@ pub(super) struct PinnedMap {
     map: Option<Arc<MapInUse>>,
     /// How many were planned since.
     planned: u32,
-    /// The only one is a plain read: its first rows prove that it has its snapshots.
+    /// The only one is a plain read, which takes no snapshots beside its first one.
     ends_with_rows: bool,
 }
 
@@ -72,8 +72,8 @@ impl PinnedMap {
         }
     }
 
-    /// To be dropped when the first rows of all shards have come; else to be given back. `None`: it stays to the end.
-    pub fn lend_until_rows(&mut self) -> Option<Arc<MapInUse>> {
+    /// To be dropped when all shards have proven their snapshots ([`crate::execute::AskedBy`]); else to be given back. `None`: it stays to the end.
+    pub fn lend_until_proven(&mut self) -> Option<Arc<MapInUse>> {
         self.map.take_if(|_| self.ends_with_rows)
     }
 
@@ -89,13 +89,13 @@ impl PinnedMap {
 impl Session {
     /// Lets go of the map unless something that was planned by it is still to run or to be answered.
     pub(super) fn unpin_answered(&mut self) {
-        if self.pinned_map.get().is_some() && !self.owes_answers() && !self.has_portals_to_run() {
-            self.pinned_map.unpin();
+        if self.transaction.pinned_map.get().is_some() && !self.owes_answers() && !self.has_portals_to_run() {
+            self.transaction.pinned_map.unpin();
         }
     }
 
     fn owes_answers(&self) -> bool {
-        let mut pending = self.participants.iter().flat_map(|participant| &participant.connection.pending);
+        let mut pending = self.transaction.participants().iter().flat_map(|participant| &participant.connection.pending);
         pending.any(|pending| !matches!(pending.reply, Reply::Close | Reply::CloseStatement(_)))
     }
 
@@ -116,9 +116,9 @@ impl Session {
         self.drain_current().await?;
         self.unpin_answered();
         self.wait_while_held_by(held_by, deadline).await?;
-        self.pinned_map.pin(|| self.gateway.map.in_use());
+        self.transaction.pinned_map.pin(|| self.gateway.map.in_use());
         // What the statement says was read by the map from before.
-        match self.pinned_map.get() {
+        match self.transaction.pinned_map.get() {
             Some(map)
                 if map.redefinitions.is_empty()
                     && self.context_is_of(self.own_catalog().unwrap_or(&self.gateway.catalog.load()), map) =>
@@ -126,7 +126,7 @@ impl Session {
                 Ok(())
             }
             _ => {
-                self.pinned_map.unpin();
+                self.transaction.pinned_map.unpin();
                 Err(sharding_has_changed().into())
             }
         }

@@ -49,10 +49,16 @@ impl Session {
             let claims = &self.transaction.claims;
             let resolution = Resolution { claims, by: own, preferred: asked.preferred, deadline: asked.deadline };
             let held_by = match routing::resolve(&*self.gateway.map, parts, asked.inputs, &resolution).await? {
-                Resolved::Placed(target) => match self.compare_with_newest(&target, asked.is_read)? {
-                    None => return Ok(self.in_snapshot(target)),
-                    Some(held_by) => held_by,
-                },
+                Resolved::Placed(target) => {
+                    let newest = self.gateway.map.load();
+                    match self.transaction.compare_with(&newest, &target, asked.is_read)? {
+                        None => {
+                            let has_snapshot = self.has_snapshot();
+                            return Ok(self.transaction.in_snapshot(&newest, target, has_snapshot));
+                        }
+                        Some(held_by) => held_by,
+                    }
+                }
                 Resolved::Held(epoch) => epoch,
             };
             Box::pin(self.wait_for_hold(held_by, asked.deadline.into())).await?;
@@ -61,10 +67,10 @@ impl Session {
 
     /// All stages of a statement find the same owners: what one of them has read, or locked, the next one may write.
     fn check_stage(&mut self, target: &Target) -> Result<(), PgError> {
-        if !self.is_staging {
+        if !self.staging.is_under_way {
             return Ok(());
         }
-        let first = self.staged_by.get_or_insert_with(|| Arc::clone(&target.map));
+        let first = self.staging.planned_by.get_or_insert_with(|| Arc::clone(&target.map));
         if Arc::ptr_eq(first, &target.map) || !routing::has_moved(first, &target.map, &target.touched) {
             return Ok(());
         }

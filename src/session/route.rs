@@ -71,20 +71,20 @@ impl Session {
         let is_current = !has_other_users
             && self.context_is_of(&catalog, &map)
             && self.context.temporary_tables == self.temporary_tables.names
-            && self.context_search_path == self.effective("search_path").unwrap_or(&self.greeting.search_path)
+            && self.reading.search_path_text == self.effective("search_path").unwrap_or(&self.login.greeting.search_path)
             && self.context.user == self.current_user();
         if is_current {
-            self.pinned_map.pin(|| map);
+            self.transaction.pinned_map.pin(|| map);
             self.settle_context();
             return Ok(());
         }
-        self.settled = None;
+        self.reading.settled = None;
         self.pools.clear();
         self.note_schema_around_temporary_tables();
-        let search_path_text = self.effective("search_path").unwrap_or(&self.greeting.search_path).to_owned();
+        let search_path_text = self.effective("search_path").unwrap_or(&self.login.greeting.search_path).to_owned();
         let user = self.current_user().to_owned();
         let (search_path, has_user) = parse_search_path(&search_path_text, &user);
-        self.schema_of_one_user = has_user.then(|| self.find_schema_of_one_user(&catalog.schemas)).flatten();
+        self.reading.schema_of_one_user = has_user.then(|| self.find_schema_of_one_user(&catalog.schemas)).flatten();
         let key = ContextKey {
             catalog_version: catalog.version,
             tables_version: map.tables_version,
@@ -93,10 +93,10 @@ impl Session {
             temporary_tables: self.temporary_tables.names.clone(),
             user,
         };
-        self.statement_search_path = key.search_path.join("\0").into();
+        self.reading.search_path = key.search_path.join("\0").into();
         self.context = self.gateway.context(key, &catalog, map.snapshot());
-        self.pinned_map.pin(|| map);
-        self.context_search_path = search_path_text;
+        self.transaction.pinned_map.pin(|| map);
+        self.reading.search_path_text = search_path_text;
         Ok(())
     }
 
@@ -111,11 +111,11 @@ impl Session {
 
     /// The context is current: as long as the settings stay these it need not be compared with them.
     fn settle_context(&mut self) {
-        let is_settled = self.settled.as_ref().is_some_and(|settled| Arc::ptr_eq(settled, &self.settings));
+        let is_settled = self.reading.settled.as_ref().is_some_and(|settled| Arc::ptr_eq(settled, &self.settings));
         if !is_settled && !self.transaction.is_open() {
             let is_hinted = self.settings.get("shardgate.shard").is_some_and(|shard| !shard.is_empty());
             let is_plain = !is_hinted && self.reads_utf8() && self.check_user_schema().is_ok();
-            self.settled = is_plain.then(|| Arc::clone(&self.settings));
+            self.reading.settled = is_plain.then(|| Arc::clone(&self.settings));
         }
     }
 
@@ -184,7 +184,7 @@ impl Session {
     #[inline]
     pub(super) async fn route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
         self.note_effects_of(statement, inputs.text())?;
-        self.pinned_map.note_planned(statement.is_plain_read());
+        self.transaction.pinned_map.note_planned(statement.is_plain_read());
         if self.transaction.is_open() && statement.session_calls.contains(&SessionCall::SetsLocally) {
             self.check_sets_locally(statement)?;
         }
@@ -214,12 +214,14 @@ impl Session {
         if self.transaction.has_own_numbers() {
             super::sequences::restarts::check_not_numbered_there(statement, &route, &self.transaction)?;
         }
-        self.check_decider(statement, &route)?;
+        self.transaction.check_decider(statement, &route, &self.gateway, self.batch.is_open)?;
         self.check_settings_followed(statement, &route)?;
         self.check_effects(statement, &route)?;
         self.check_writable(statement, inputs.text(), &route)?;
         self.wait_for_shards_of(&route).await?;
-        self.note_snapshot(statement, &route);
+        if self.has_snapshot() {
+            self.transaction.note_snapshot(statement, &route);
+        }
         Ok(route)
     }
 
@@ -435,7 +437,7 @@ impl Session {
     /// they are values.
     fn check_clocks(&self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<(), PgError> {
         let alone = statement.alone(inputs.text());
-        if self.is_staging || clock_literals(alone, &self.context)?.is_empty() {
+        if self.staging.is_under_way || clock_literals(alone, &self.context)?.is_empty() {
             return Ok(());
         }
         Err(clock::not_replaced())
@@ -463,7 +465,7 @@ impl Session {
 
     /// A function that sets something for the transaction does so on the shard where it runs.
     fn check_sets_locally(&self, statement: &Analysis) -> Result<(), PgError> {
-        if self.is_staging || self.gateway.map.load().shards.len() < 2 || self.hinted(statement)?.is_some() {
+        if self.staging.is_under_way || self.gateway.map.load().shards.len() < 2 || self.hinted(statement)?.is_some() {
             return Ok(());
         }
         Err(PgError::unsupported(
@@ -507,7 +509,8 @@ impl Session {
     /// Reference tables: a participant when there is one, else a shard by turns, so that reads spread.
     async fn route_anywhere(&mut self, statement: &Analysis) -> Result<Route, Failure> {
         let snapshot = self.gateway.map.snapshot();
-        let taking_part = || self.participants.iter().map(|participant| participant.shard).filter(|shard| *shard != MAP_DATABASE);
+        let taking_part =
+            || self.transaction.participants().iter().map(|participant| participant.shard).filter(|shard| *shard != MAP_DATABASE);
         // Rows that the transaction has locked it has locked at home.
         let is_at_home = |shard: &ShardId| snapshot.home().is_some_and(|home| home.id == *shard);
         if let Some(shard) = taking_part().find(is_at_home).or_else(|| taking_part().next()) {
@@ -515,7 +518,7 @@ impl Session {
         }
         let is_usable = |shard: &&Arc<Shard>| shard.state.is_ready() && shard.state != ShardState::Maintenance;
         let online: Vec<&Arc<Shard>> = snapshot.shards.iter().filter(is_usable).collect();
-        let turn = self.cancel_key.0.unsigned_abs() as usize % online.len().max(1);
+        let turn = self.login.cancel_key.0.unsigned_abs() as usize % online.len().max(1);
         let (before, from) = online.split_at(turn);
         let mut in_turn = from.iter().chain(before);
         // Where all are down, the first one's error tells so.
@@ -528,7 +531,7 @@ impl Session {
 
     /// The shards that take part in the transaction. The map database is none: only the cluster's relations are there.
     pub(super) fn shards_begun(&self) -> impl Iterator<Item = ShardId> {
-        let begun = self.participants.iter().filter(|participant| participant.has_begun);
+        let begun = self.transaction.participants().iter().filter(|participant| participant.has_begun);
         begun.map(|participant| participant.shard).filter(|shard| *shard != MAP_DATABASE)
     }
 
@@ -566,7 +569,7 @@ impl Session {
 
     /// Statements have run since the last Sync: outside a transaction block they are one transaction by themselves.
     pub(super) fn has_pipeline(&self) -> bool {
-        self.participants.iter().any(|participant| participant.needs_sync)
+        self.transaction.participants().iter().any(|participant| participant.needs_sync)
     }
 
     /// REPEATABLE READ and above have one snapshot for the whole transaction, which several shards cannot share.
@@ -578,7 +581,7 @@ impl Session {
     pub(super) fn isolation(&self) -> Isolation {
         let default = || {
             let settings = self.transaction.settings_before().unwrap_or(&self.settings);
-            settings.get("default_transaction_isolation").and_then(Isolation::of_name).unwrap_or(self.greeting.isolation)
+            settings.get("default_transaction_isolation").and_then(Isolation::of_name).unwrap_or(self.login.greeting.isolation)
         };
         self.transaction.modes.isolation.unwrap_or_else(default)
     }
@@ -594,7 +597,7 @@ impl Session {
 
     pub(super) fn transaction_scope(&self) -> TransactionScope {
         let home = self.home().map(|home| home.id).ok();
-        let mut holders = self.participants.iter().filter(|participant| participant.is_own());
+        let mut holders = self.transaction.participants().iter().filter(|participant| participant.is_own());
         TransactionScope {
             holds_any: holders.clone().next().is_some(),
             holds_home: holders.any(|participant| Some(participant.shard) == home),
@@ -606,14 +609,20 @@ impl Session {
             isolation: self.gateway.config.cross_shard.isolation,
             fan_out_max: self.gateway.config.cross_shard.fan_out_max as usize,
             participants: self
-                .participants
+                .transaction
+                .participants()
                 .iter()
                 .filter(|participant| (participant.has_begun || participant.needs_sync) && !participant.is_spare)
                 .map(|participant| participant.shard)
                 .filter(|shard| *shard != MAP_DATABASE)
                 .collect(),
             writes: self.gateway.config.cross_shard.writes,
-            writer: self.participants.iter().find(|participant| participant.is_to_commit()).map(|participant| participant.shard),
+            writer: self
+                .transaction
+                .participants()
+                .iter()
+                .find(|participant| participant.is_to_commit())
+                .map(|participant| participant.shard),
             has_other_code: !self.has_shared_code(),
         }
     }
@@ -630,7 +639,7 @@ impl Session {
             _ => None,
         };
         if let (Command::DeclareCursor { name, is_hold, .. }, Some(participant)) =
-            (&statement.command, self.participants.get(index))
+            (&statement.command, self.transaction.participants().get(index))
         {
             let life = if *is_hold { Life::AtCommit } else { Life::Transaction };
             let cursor = OnShard { shard: participant.shard, life, savepoints: self.transaction.savepoints.len() };
@@ -645,10 +654,10 @@ impl Session {
             Command::CloseCursor(None) => self.cursors.clear(),
             _ => {}
         }
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant.has_locked |= matches!(statement.command, Command::Lock);
         }
-        if let (Some(reason), Some(participant)) = (reason, self.participants.get_mut(index)) {
+        if let (Some(reason), Some(participant)) = (reason, self.transaction.participants_mut().get_mut(index)) {
             participant.pin(reason);
         }
     }

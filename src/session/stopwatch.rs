@@ -20,7 +20,7 @@ impl Session {
     #[inline]
     pub(super) fn start_stopwatch(&mut self) {
         if !self.batch.is_open && !self.cycle.is_repeated() {
-            self.stopwatch = Stopwatch { began_at: Some(Instant::now()), route: None };
+            self.running.stopwatch = Stopwatch { began_at: Some(Instant::now()), route: None };
         }
     }
 
@@ -33,15 +33,15 @@ impl Session {
 
     #[inline]
     pub(super) fn note_route(&mut self, route: RouteKind, shard: Option<ShardId>) {
-        if self.stopwatch.route.is_none_or(|(widest, _)| widest <= route) {
-            self.stopwatch.route = Some((route, shard));
+        if self.running.stopwatch.route.is_none_or(|(widest, _)| widest <= route) {
+            self.running.stopwatch.route = Some((route, shard));
         }
     }
 
     /// The client has its answers.
     #[inline]
     pub(super) fn stop_stopwatch(&mut self) {
-        let Stopwatch { began_at, route } = std::mem::take(&mut self.stopwatch);
+        let Stopwatch { began_at, route } = std::mem::take(&mut self.running.stopwatch);
         let Some((began_at, (route, shard))) = began_at.zip(route) else { return };
         match shard.and_then(|shard| self.known_pool(shard)) {
             Some(pool) => pool.counters.answered(began_at.elapsed()),

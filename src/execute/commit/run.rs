@@ -72,8 +72,8 @@ pub struct Report {
     pub lost: Vec<ShardId>,
     /// Were prepared, whatever came of it: what the transaction had SET has stayed on these connections.
     pub prepared: Vec<ShardId>,
-    /// Committed there too, but not yet: names of the shards.
-    pub undelivered: Vec<String>,
+    /// Committed there too, but not yet.
+    pub undelivered: Vec<(ShardId, String)>,
     /// Bodies of notices for the client.
     pub notices: Vec<Bytes>,
 }
@@ -281,7 +281,7 @@ async fn finish_all(
         }
         match finished {
             Finished::Done => {}
-            Finished::NotYet => report.undelivered.push(writer.name.clone()),
+            Finished::NotYet => report.undelivered.push((writer.shard, writer.name.clone())),
             Finished::PartLost if is_committed => {
                 report_lost_part(&active.id, &writer.name);
                 report.outcome = Outcome::Aborted(part_lost(&writer.name, active));

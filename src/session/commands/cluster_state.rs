@@ -68,7 +68,7 @@ impl Session {
 
     /// An error's message with its place in the client's text, while one with the cluster's answers runs.
     pub(in crate::session) fn without_answers(&self, frame: Bytes) -> Bytes {
-        let Some(answered) = &self.answered else { return frame };
+        let Some(answered) = &self.running.answered else { return frame };
         let (made, own) = &**answered;
         with_position(frame, |position| made.original_position(own, position))
     }
@@ -126,7 +126,7 @@ impl Session {
     }
 
     async fn answers_of_cluster(&mut self, places: &Places) -> Result<Answers, Failure> {
-        let mut answers = Answers { own_process: self.cancel_key.0, ..Answers::default() };
+        let mut answers = Answers { own_process: self.login.cancel_key.0, ..Answers::default() };
         if [Asked::Activity, Asked::Locks, Asked::Prepared].into_iter().any(|asked| places.asks(asked)) {
             let home = self.home()?;
             let question = Own::Catalog.text("SELECT pg_catalog.current_database()");
@@ -174,10 +174,10 @@ impl Session {
 
     /// Whether all of a session is shown to this one, and it may be ended. `None`: the roles on the home shard say so.
     fn decides_rights(&self, row: &ClientRow) -> Option<bool> {
-        let is_own = row.user == self.identity.user;
+        let is_own = row.user == self.login.identity.user;
         match self.gateway.config.auth.backend_user {
-            BackendUser::Shard => Some(is_own || self.identity.is_admin),
-            BackendUser::Client if self.identity.is_admin => Some(true),
+            BackendUser::Shard => Some(is_own || self.login.identity.is_admin),
+            BackendUser::Client if self.login.identity.is_admin => Some(true),
             BackendUser::Client => None,
         }
     }
@@ -219,8 +219,8 @@ impl Session {
             sessions.extend(row.held_backends().into_iter().map(|backend| (backend, process)));
         }
         sessions.extend(self.gateway.cancels.backends());
-        let own = self.participants.iter().filter_map(|participant| participant.connection.cancel_handle.as_ref());
-        sessions.extend(own.map(|handle| (Backend::of(handle), self.cancel_key.0)));
+        let own = self.transaction.participants().iter().filter_map(|participant| participant.connection.cancel_handle.as_ref());
+        sessions.extend(own.map(|handle| (Backend::of(handle), self.login.cancel_key.0)));
         sessions
     }
 
@@ -362,7 +362,7 @@ impl Session {
                 None => self.warn(SqlState::WARNING, &format!("PID {} is not a PostgreSQL backend process", signal.process)),
             }
         }
-        let own = self.cancel_key.0;
+        let own = self.login.cancel_key.0;
         let mut signalled = Vec::new();
         for signal in found.iter().filter(|signal| signal.process != own) {
             let is_sent = match signal.is_end {
@@ -404,7 +404,7 @@ impl Session {
                     Some((Some(superuser), _)) if superuser == "t" => true,
                     Some((_, Some(may))) if may == "t" => return Ok(()),
                     // The home shard does not know the role: nobody else's session.
-                    _ if row.user == self.identity.user && rows.is_empty() => return Ok(()),
+                    _ if row.user == self.login.identity.user && rows.is_empty() => return Ok(()),
                     _ => false,
                 }
             }

@@ -239,21 +239,21 @@ impl Session {
 
     /// What ran earlier in this pipeline becomes part of the transaction, as in PostgreSQL: it must not be committed at Sync.
     pub(in crate::session) fn adopt_pipeline(&mut self) {
-        for index in 0..self.participants.len() {
-            if self.participants.get(index).is_some_and(|participant| participant.needs_sync) {
-                self.catch_up(index);
+        for index in 0..self.transaction.participants().len() {
+            if self.transaction.participants().get(index).is_some_and(|participant| participant.needs_sync) {
+                self.transaction.catch_up(index, &self.gateway.registry);
             }
         }
     }
 
     /// COMMIT and ROLLBACK without BEGIN end what ran earlier in this pipeline.
     async fn end_pipeline(&mut self, is_rollback: bool) -> Result<(), Failure> {
-        for index in (0..self.participants.len()).rev() {
+        for index in (0..self.transaction.participants().len()).rev() {
             if is_rollback {
                 self.abort_implicit(index);
             }
             self.sync_and_commit(index).await?;
-            if let Some(participant) = self.participants.get_mut(index) {
+            if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
                 participant.forget_transaction();
             }
         }
@@ -333,7 +333,7 @@ impl Session {
             self.rollback_everywhere().await?;
             return Err(error.into());
         }
-        self.commits = true;
+        self.transaction.is_committing = true;
         self.cancel.commit(true);
         let committed = match self.writer_count() {
             _ if self.transaction.is_piecemeal => Box::pin(self.commit_one_by_one()).await,
@@ -341,17 +341,14 @@ impl Session {
             _ => Box::pin(self.commit_on_several()).await,
         };
         self.cancel.commit(false);
-        if let (Err(_), Some(change)) = (&committed, &mut self.schema_change) {
+        if let (Err(failure), Some(change)) = (&committed, &mut self.transaction.schema_change) {
             change.keep_declared();
+            if is_unknown(failure) {
+                change.leave_open();
+            }
         }
         committed?;
-        let settings = Arc::clone(&self.settings);
-        for participant in &mut self.participants {
-            if participant.has_begun {
-                crate::session::settings::setting::note_committed(participant, &self.transaction.sets, &settings);
-            }
-            participant.forget_transaction();
-        }
+        self.transaction.note_committed(&self.settings);
         let restarts = std::mem::take(&mut self.transaction.restarts);
         let listens = std::mem::take(&mut self.transaction.listens);
         let has_local = self.transaction.sets.iter().filter_map(Told::setting).any(|setting| setting.is_local);
@@ -374,16 +371,17 @@ impl Session {
     async fn commit_one_writer(&mut self) -> Result<(), Failure> {
         let decider = self.transaction.decider.as_ref().map(|decider| decider.shard);
         let has_written = |participant: &Participant| participant.has_written || Some(participant.shard) == decider;
-        self.participants.sort_by_key(|participant| !has_written(participant));
+        self.transaction.participants_mut().sort_by_key(|participant| !has_written(participant));
         let begun: SmallVec<[(ShardId, bool); 4]> = self
-            .participants
+            .transaction
+            .participants()
             .iter()
             .filter(|participant| participant.has_begun)
             .map(|participant| (participant.shard, has_written(participant)))
             .collect();
         let mut is_committed = false;
         for (shard, has_written) in begun {
-            let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
+            let Some(index) = self.transaction.index_of(shard) else { continue };
             if self.gateway.commits.failpoints.has_planted("lost_before_commit") {
                 self.finish_on(index, "ROLLBACK").await?;
             }
@@ -415,14 +413,14 @@ impl Session {
             Ok(()) | Err(Failure::Forwarded) => {}
             Err(failure) => return Err(failure),
         }
-        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        let Some(participant) = self.transaction.participants_mut().get_mut(index) else { return Ok(()) };
         let shard = participant.shard;
         if participant.connection.status != b'T' {
             return Err(not_committed(&participant.connection.pool().address.name).into());
         }
         participant.connection.hidden_tag.clear();
         self.finish_on(index, "COMMIT").await?;
-        match self.participants.get(index).filter(|participant| participant.shard == shard) {
+        match self.transaction.participants().get(index).filter(|participant| participant.shard == shard) {
             Some(participant) if *participant.connection.hidden_tag != *b"COMMIT" => {
                 Err(not_committed(&participant.connection.pool().address.name).into())
             }
@@ -437,7 +435,7 @@ impl Session {
             Ok(()) | Err(Failure::Forwarded) => {}
             Err(failure) => return Err(failure),
         }
-        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        let Some(participant) = self.transaction.participants_mut().get_mut(index) else { return Ok(()) };
         let connection = &mut *participant.connection;
         if text == "ROLLBACK" && connection.status == b'I' {
             // A COMMIT that failed has ended the transaction.
@@ -466,7 +464,7 @@ impl Session {
     /// Cannot fail: a participant that does not answer is closed, which rolls it back.
     pub(in crate::session) async fn rollback_everywhere(&mut self) -> Result<(), SessionEnd> {
         let mut index = 0;
-        while let Some(participant) = self.participants.get(index) {
+        while let Some(participant) = self.transaction.participants().get(index) {
             let shard = participant.shard;
             if participant.has_begun {
                 match self.finish_on(index, "ROLLBACK").await {
@@ -475,7 +473,9 @@ impl Session {
                     Err(failure) => tracing::warn!(?failure, "rollback not confirmed, connection closed"),
                 }
             }
-            if let Some(participant) = self.participants.get_mut(index).filter(|participant| participant.shard == shard) {
+            if let Some(participant) =
+                self.transaction.participants_mut().get_mut(index).filter(|participant| participant.shard == shard)
+            {
                 participant.forget_transaction();
                 index += 1;
             }
@@ -540,7 +540,7 @@ impl Session {
             self.change_settings(settings);
         }
         let set_count = self.transaction.sets.len();
-        for participant in &mut self.participants {
+        for participant in self.transaction.participants_mut() {
             participant.settings_known = participant.settings_known.min(set_count);
         }
         originate::command_complete(&mut self.client.output, "ROLLBACK");
@@ -549,11 +549,11 @@ impl Session {
 
     /// Runs a savepoint command on the participants that have the savepoint; afterwards they know `known` of the stack.
     async fn on_those_who_know(&mut self, savepoint: usize, sql: &str, known: usize) -> Result<(), Failure> {
-        for index in (0..self.participants.len()).rev() {
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+        for index in (0..self.transaction.participants().len()).rev() {
+            let Some(participant) = self.transaction.participants_mut().get_mut(index) else { continue };
             if participant.has_begun && participant.savepoints_known > savepoint {
                 self.finish_on(index, sql).await?;
-                if let Some(participant) = self.participants.get_mut(index) {
+                if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
                     participant.savepoints_known = known;
                 }
             }
@@ -578,7 +578,7 @@ impl Session {
         let is_other_level = modes.isolation.is_some_and(|level| level != self.isolation());
         let is_other_access = modes.is_read_only.is_some() && modes.is_read_only != known.is_read_only;
         let is_other = is_other_level || is_other_access || modes.is_deferrable.is_some();
-        if is_other && self.participants.iter().any(|participant| participant.has_begun) {
+        if is_other && self.transaction.participants().iter().any(|participant| participant.has_begun) {
             if is_other_level {
                 let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
                 return Err(PgError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
@@ -627,10 +627,10 @@ impl Session {
                 self.forget_all_cursors().await;
                 self.temporary_tables.forget();
                 // A pinned connection holds what is to be discarded.
-                self.participants.clear();
+                self.transaction.let_go();
                 self.listening = Listening::default();
                 self.drawn.discard();
-                self.change_settings(Arc::clone(&self.login_settings));
+                self.change_settings(Arc::clone(&self.login.settings));
                 "DISCARD ALL"
             }
             Discard::Temporary => {
@@ -663,7 +663,7 @@ impl Session {
                 .into());
         }
         self.finish_schema_change().await?;
-        self.pinned_map.unpin();
+        self.transaction.pinned_map.unpin();
         Ok(())
     }
 
@@ -707,6 +707,15 @@ pub(in crate::session) fn commit_failure(failure: Failure) -> Failure {
                 .into()
         }
         other => other,
+    }
+}
+
+/// A shard that has not answered may commit yet.
+fn is_unknown(failure: &Failure) -> bool {
+    match failure {
+        Failure::Error(error) => error.code == SqlState::TRANSACTION_RESOLUTION_UNKNOWN,
+        Failure::End(_) => true,
+        Failure::Shard(_) | Failure::Forwarded => false,
     }
 }
 

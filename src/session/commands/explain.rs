@@ -23,8 +23,8 @@ use crate::routing::{Inputs, Reach};
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::protocol::describe::{frame, prepare_on};
 use crate::session::protocol::statement::Statement;
-use crate::session::reads::elsewhere::{failure_of_covered, fragment_text, with_shard_named};
 use crate::session::reads::gather::FragmentRun;
+use crate::session::reads::scatter::{failure_of_covered, fragment_text, with_shard_named};
 use crate::session::route::Route;
 use crate::session::writes::write::WritingKind;
 use crate::session::{Failure, Session, SessionEnd};
@@ -73,7 +73,7 @@ impl Session {
         let Command::Explain { shards, analyze, format, inner } = &statement.command else {
             return Err(PgError::internal("not an EXPLAIN").into());
         };
-        self.pinned_map.note_planned(false);
+        self.transaction.pinned_map.note_planned(false);
         if let Command::Execute { .. } = &inner.command {
             return Box::pin(self.explain_execution(statement, inner, text, bound.is_some())).await;
         }
@@ -319,7 +319,7 @@ impl Session {
     /// As a Query: the answer ends with ReadyForQuery.
     async fn ask_by_query(&mut self, explained: &Explained<'_>, shard: ShardId, text: &ShardText<'_>) {
         let Explained { statement, is_analyze, .. } = *explained;
-        let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) else { return };
+        let Some(participant) = self.transaction.on_mut(shard) else { return };
         participant.has_written |= is_analyze && statement.effect == Effect::Write;
         let connection = &mut *participant.connection;
         connection.unnamed = None;
@@ -337,7 +337,7 @@ impl Session {
     ) -> Result<(), Failure> {
         let Explained { statement, is_analyze, .. } = *explained;
         let prepared_max = self.gateway.prepared_max();
-        let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) else { return Ok(()) };
+        let Some(participant) = self.transaction.on_mut(shard) else { return Ok(()) };
         participant.has_written |= is_analyze && statement.effect == Effect::Write;
         participant.needs_sync = true;
         let connection = &mut *participant.connection;
@@ -353,7 +353,7 @@ impl Session {
 
     /// What was asked leaves.
     async fn start_asked(&mut self, shard: ShardId) {
-        let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) else { return };
+        let Some(participant) = self.transaction.on_mut(shard) else { return };
         let connection = &mut *participant.connection;
         // The answers are read here, not by the relay.
         connection.pending.clear();
@@ -374,7 +374,7 @@ impl Session {
         fragment: Option<&Statement>,
         bytes_left: &mut usize,
     ) -> Result<Vec<String>, Failure> {
-        let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else {
+        let Some(index) = self.transaction.index_of(shard) else {
             return Err(PgError::internal("participant is gone").into());
         };
         let mut rows = Vec::new();
@@ -403,7 +403,7 @@ impl Session {
                 }
                 shard_tag::COMMAND_COMPLETE => is_complete = true,
                 shard_tag::READY => {
-                    if let Some(participant) = self.participants.get_mut(index) {
+                    if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
                         participant.connection.note_ready(body.first().copied().unwrap_or(b'E'));
                     }
                 }
@@ -418,7 +418,9 @@ impl Session {
                 break;
             }
         }
-        if let (Some(fragment), Some(_), Some(participant)) = (fragment, &refusal, self.participants.get_mut(index)) {
+        if let (Some(fragment), Some(_), Some(participant)) =
+            (fragment, &refusal, self.transaction.participants_mut().get_mut(index))
+        {
             participant.connection.prepared.doubt(fragment.id);
         }
         match refusal {
@@ -431,7 +433,7 @@ impl Session {
     fn take_parameter(&mut self, index: usize, body: &[u8]) -> Result<(), Failure> {
         let (name, value) = wire::parameter_status(body).map_err(SessionEnd::from)?;
         let (name, value) = (String::from_utf8_lossy(name).into_owned(), String::from_utf8_lossy(value).into_owned());
-        if let Some(participant) = self.participants.get_mut(index)
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index)
             && let Err(error) = participant.connection.note_parameter(&name, &value)
         {
             return Err(self.participant_lost(index, &error));
@@ -443,9 +445,7 @@ impl Session {
     /// The next whole message of a participant. A client that has gone ends the session.
     async fn next_of(&mut self, index: usize) -> Result<(u8, Bytes), Failure> {
         loop {
-            let Some(participant) = self.participants.get_mut(index) else {
-                return Err(PgError::internal("participant is gone").into());
-            };
+            let participant = self.transaction.at(index)?;
             match participant.connection.peek() {
                 Ok(Some(Frame { header, is_complete: true })) => {
                     let mut frame = participant.connection.input.split_to(header.total).freeze();

@@ -131,15 +131,15 @@ impl Session {
             return Ok(());
         }
         let is_one_writer = self.writer_count() <= 1;
-        for index in (0..self.participants.len()).rev() {
+        for index in (0..self.transaction.participants().len()).rev() {
             self.sync_and_commit(index).await?;
-            let Some(participant) = self.participants.get(index) else { continue };
+            let Some(participant) = self.transaction.participants().get(index) else { continue };
             let is_heard = self.listening.shards.iter().any(|shard| shard.id == participant.shard);
             let is_in_transaction = participant.has_begun && participant.connection.status == b'T';
-            if !is_heard || !is_in_transaction || !(is_one_writer || self.decides(participant.shard)) {
+            if !is_heard || !is_in_transaction || !(is_one_writer || self.transaction.decides(participant.shard)) {
                 continue;
             }
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let Some(participant) = self.transaction.participants_mut().get_mut(index) else { continue };
             match participant.connection.simple(&Own::Listen.text(&commands)).await {
                 Ok(_) => {}
                 Err(ConnectionError::Refused { body, .. }) => return Err(Failure::Shard(error_frame(&body))),
@@ -157,7 +157,7 @@ impl Session {
             return Ok(());
         }
         for shard in self.listening.shards.clone() {
-            let participant = self.participants.iter_mut().find(|participant| participant.shard == shard.id);
+            let participant = self.transaction.on_mut(shard.id);
             let told = match participant {
                 Some(participant) => {
                     participant.connection.simple(&Own::Listen.text(&commands)).await.map_err(|error| error.to_string())
@@ -166,7 +166,7 @@ impl Session {
             };
             told.map_err(|reason| not_heard(&shard.name, &reason))?;
         }
-        for participant in &mut self.participants {
+        for participant in self.transaction.participants_mut() {
             if self.listening.shards.iter().any(|shard| shard.id == participant.shard) {
                 keep_channels(&mut participant.connection.notifications, &wanted);
                 match wanted.is_empty() {

@@ -29,7 +29,7 @@ impl Session {
         const DEFAULT: &str = "default_transaction_read_only";
         let settings = self.transaction.settings_before().unwrap_or(&self.settings);
         let by_default = || {
-            let reported = || self.greeting.parameters.iter().find(|(name, _)| &**name == DEFAULT).map(|(_, value)| &**value);
+            let reported = || self.login.greeting.parameters.iter().find(|(name, _)| &**name == DEFAULT).map(|(_, value)| &**value);
             settings.get(DEFAULT).or_else(reported).is_some_and(is_on)
         };
         self.transaction.modes.is_read_only.unwrap_or_else(by_default)

@@ -1,8 +1,9 @@
 //! PREPARE, EXECUTE and DEALLOCATE in SQL: one namespace with the statements of the extended protocol, as in PostgreSQL.
 //!
 //! The session keeps the text and the types. PREPARE is tried on the home shard, which says what is wrong with it and which types
-//! its parameters have. EXECUTE is routed by its arguments as by bound parameters; on the shard it runs as EXECUTE of the name
-//! that the text has there, with the client's own arguments, so PostgreSQL evaluates, converts and refuses them.
+//! its parameters have. EXECUTE is routed by its arguments as by bound parameters; on one shard it runs as EXECUTE of the name
+//! that the text has there, with the client's own arguments, so PostgreSQL evaluates, converts and refuses them. Over several shards
+//! it is a portal with its arguments as parameters.
 //!
 //! A statement is prepared on a connection when it is first executed there, under a name of the proxy's.
 
@@ -13,14 +14,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::backend::{Own, Reply, ShardText, StatementName};
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::{PgError, SqlState};
-use crate::execute::Spec;
 use crate::routing::{Inputs, Parameter, Reach};
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::protocol::describe::Description;
 use crate::session::protocol::statement::{Made, Statement};
-use crate::session::reads::ask::Request;
-use crate::session::reads::elsewhere::{Scattered, fragment_text, has_last_step, with_hidden_formats};
-use crate::session::reads::last_step::Asked;
+use crate::session::reads::gather::bind_body;
 use crate::session::route::Route;
 use crate::session::writes::write::{Writing, WritingKind};
 use crate::session::{Failure, Session};
@@ -119,6 +117,8 @@ impl Session {
         }
         let parameters: Vec<Parameter<'_>> = values.iter().map(Value::as_parameter).collect();
         let inputs = Inputs::listed(prepared.text(), &prepared.literals, &parameters);
+        let body = bind_body(&parameters, bind.map_or(&[], |bind| bind.result_formats));
+        let bound = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
         let hinted = statement.shard_hint.as_ref().map(|hint| Analysis { shard_hint: Some(hint.clone()), ..analysis.clone() });
         let analysis = hinted.as_ref().unwrap_or(analysis);
         let is_named_late = analysis.asks_sequences_by_parameters();
@@ -138,21 +138,13 @@ impl Session {
         }
         match self.route(analysis, &inputs).await {
             Ok(Route::Shard(reach)) => self.execute_on_shard(&reach, analysis, &execution).await,
-            Ok(Route::Scatter(reach))
-                if analysis.effect == Effect::ReadLocking && values.iter().all(|value| !matches!(value, Value::Unknown)) =>
-            {
-                self.evaluated(&execution, &types).await?;
-                Box::pin(self.lock_values(&prepared, &reach, &parameters, bind)).await
-            }
             Ok(Route::Scatter(reach)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
-                let after_names = after_names(&values, execution.bind.map_or(&[], |bind| bind.result_formats));
-                let several = Box::pin(self.execute_on_several(&reach, analysis, (&inputs, &after_names), &execution));
-                let Some(reason) = several.await? else {
-                    return Ok(());
-                };
-                let gathering = self.instead(reach, analysis, prepared.text(), reason)?;
-                self.evaluated(&execution, &types).await?;
-                self.gather_values(&prepared, &gathering, &parameters, bind).await
+                self.count_statement(RouteKind::Scatter, None);
+                match Box::pin(self.scatter_bound(&prepared, &bound, &reach, bind.is_none())).await {
+                    // An argument that is none of its type: what PostgreSQL says of it, with its place.
+                    Err(failure @ Failure::Shard(_)) => Err(self.evaluated(&execution, &types).await.err().unwrap_or(failure)),
+                    answered => answered,
+                }
             }
             Ok(Route::Scatter(_)) => Err(unknown_argument().into()),
             Ok(Route::Write(_)) => {
@@ -163,7 +155,7 @@ impl Session {
                 self.count_statement(RouteKind::Gather, None);
                 // What PostgreSQL has to say against the arguments, with their places in this text.
                 self.evaluated(&execution, &types).await?;
-                self.gather_values(&prepared, &gathering, &parameters, bind).await
+                self.gather_bound(&prepared, &bound, &gathering, bind.is_none()).await
             }
             Ok(Route::Gather(_)) => Err(unknown_argument().into()),
             Err(failure) => {
@@ -214,7 +206,7 @@ impl Session {
         let route = self.route(statement, &inputs).await;
         let route = self.counted(route).inspect_err(|failure| self.count_refusal(failure))?;
         self.note_numbers_of(statement.numbers, &route);
-        Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await
+        Box::pin(self.run_by_route(route, statement, text, &inputs)).await
     }
 
     /// In the extended protocol it is part of the pipeline, and its rows have the formats that the client has asked for.
@@ -289,13 +281,11 @@ impl Session {
         let index = self.join(shard).await?;
         self.check_sequence_value(index, analysis)?;
         self.pin_if_needed(index, analysis);
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant.needs_sync = true;
         }
         self.prepare_as_told(index, prepared, false).await?;
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         participant.has_written |= analysis.effect == Effect::Write;
         let connection = &mut *participant.connection;
         let (sql, shift) = execution.sql(prepared);
@@ -321,7 +311,7 @@ impl Session {
         }
         let (before, flushes) = (self.client.output.len(), self.client.flushes);
         let drained = self.drain(index).await;
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant.needs_sync &= bind.is_some() || drained.is_err();
             // An error of the prepared text has that text's own positions.
             let is_arguments = participant.connection.prepared.has(prepared.id);
@@ -330,48 +320,6 @@ impl Session {
             }
         }
         drained
-    }
-
-    /// `bound`: the rest of a Bind of the prepared statement with the arguments' values. Returns why the answers cannot be merged,
-    /// of which the client has heard nothing then.
-    async fn execute_on_several(
-        &mut self,
-        reach: &Reach,
-        analysis: &Analysis,
-        (inputs, bound): (&Inputs<'_>, &[u8]),
-        execution: &Execution<'_>,
-    ) -> Result<Option<PgError>, Failure> {
-        let Execution { prepared, bind, .. } = execution;
-        let shards = reach.shards();
-        let merge = analysis.merge.clone()?;
-        let description = self.describe(prepared).await?;
-        let spec = Spec { describes: bind.is_none(), told: Some(description.columns()), ..self.spec(&merge, inputs)? };
-        let types = description.parameter_types.clone();
-        let text = self.with_instant(fragment_text(analysis, &merge, prepared.text()), shards).await?;
-        let fragment = self.fragment_of_text(prepared, text, &types, reach)?;
-        let (sql, shift) = execution.sql(&fragment);
-        // The text that is executed is the fragment's.
-        let text = cover(sql, &self.context, reach.map())?;
-        let after_names = match bind {
-            Some(bind) if !has_last_step(&merge) => with_hidden_formats(bind, merge.hidden_columns),
-            Some(_) | None => originate::BIND_NOTHING.to_vec(),
-        };
-        self.count_statement(RouteKind::Scatter, None);
-        let request = Request::Executed { fragment: &fragment, text: &text, after_names: &after_names };
-        let result = self.ask_several(reach, &request, &spec).await;
-        let scattered = match result.map_err(|failure| with_position_shifted(failure, shift))? {
-            Scattered::LastStep(text) => {
-                let shard = shards.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
-                let asked = Asked { description: &description, after_names: bound, map: reach.map(), describes: bind.is_none() };
-                self.run_last_step(shard, &text, asked).await?
-            }
-            other => other,
-        };
-        match scattered {
-            Scattered::Answered => Ok(None),
-            Scattered::LastStep(_) => Err(PgError::internal("a last step after the last step").into()),
-            Scattered::NotMerged(reason) => Ok(Some(reason)),
-        }
     }
 
     /// What Describe says of a statement that the proxy runs; `None`: the home shard is to be asked.
@@ -514,7 +462,7 @@ pub(in crate::session) fn not_in_the_text(failure: Failure) -> Failure {
     match failure {
         Failure::Shard(frame) => {
             let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
-            Failure::Shard(crate::session::reads::elsewhere::without_position(body))
+            Failure::Shard(crate::session::reads::scatter::without_position(body))
         }
         failure => failure,
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::backend::{ConnectionError, ShardText};
-use crate::error::PgError;
 use crate::session::reads::gather::release;
 use crate::session::{Failure, Session};
 use crate::shardmap::Shard;
@@ -19,7 +18,8 @@ impl Session {
     ) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
         self.keep_pipeline_on(shard.id);
         let is_ours = self
-            .participants
+            .transaction
+            .participants()
             .iter()
             .any(|participant| participant.shard == shard.id && (participant.has_begun || participant.pinned_by.is_some()));
         if !is_ours {
@@ -33,7 +33,7 @@ impl Session {
         let index = self.join(shard.id).await?;
         self.drain_with_flush(index).await?;
         self.sync(index).await?;
-        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+        let participant = self.transaction.at(index)?;
         self.cancel.started(&participant.connection);
         let answered = participant.connection.simple(text).await;
         participant.connection.is_pinned |= was_interrupted(&answered);

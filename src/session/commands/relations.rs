@@ -44,7 +44,7 @@ impl Session {
         }
         let index = self.join(MAP_DATABASE).await?;
         self.sync(index).await?;
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant
                 .connection
                 .simple(&Own::Setting.text(&sql))
@@ -56,8 +56,8 @@ impl Session {
 
     pub(super) async fn call_declared(&mut self, call: declare::Call) -> Result<declare::Answer, PgError> {
         let caller = Caller {
-            user: self.identity.user.clone(),
-            is_admin: self.identity.is_admin,
+            user: self.login.identity.user.clone(),
+            is_admin: self.login.identity.is_admin,
             search_path: self.context.search_path.clone(),
         };
         let control = Arc::clone(&self.gateway.control);

@@ -82,7 +82,7 @@ impl Session {
         let target = format!("{schema}.{}", quoted_identifier(&table.name));
         let count = self.insert_rows(&home, &target, &mut rows, began_at).await?;
         rows.end().await?;
-        for participant in self.participants.iter_mut().filter(|participant| participant.has_begun) {
+        for participant in self.transaction.participants_mut().iter_mut().filter(|participant| participant.has_begun) {
             participant.has_written |= shards.iter().any(|shard| shard.id == participant.shard);
         }
         Ok(Some(format!("SELECT {count}")))
@@ -121,7 +121,7 @@ impl Session {
         let index = self.join(home.id).await?;
         self.drain_with_flush(index).await?;
         self.sync(index).await?;
-        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+        let participant = self.transaction.at(index)?;
         let schema = table.schema.as_deref().map_or_else(|| "pg_catalog.current_schema()".to_owned(), quoted_literal);
         let sql = format!(
             "SELECT pg_catalog.quote_ident(s.schema), EXISTS (SELECT FROM pg_catalog.pg_class c \

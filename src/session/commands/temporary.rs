@@ -116,9 +116,9 @@ impl Session {
 
     /// The connection of the temporary tables, which are about to change.
     pub(in crate::session) async fn keep_temporary(&mut self, home: &Shard) -> Result<usize, Failure> {
-        self.decide_on(home.id, TEMPORARY_OBJECTS)?;
+        self.transaction.decide_on(home.id, TEMPORARY_OBJECTS, &self.gateway, self.batch.is_open)?;
         let index = self.join(home.id).await?;
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             pin(participant);
         }
         self.temporary_tables.may_have_changed();
@@ -134,9 +134,7 @@ impl Session {
         bind: &wire::Bind<'_>,
     ) -> Result<(), Failure> {
         let prepared_max = self.gateway.prepared_max();
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         participant.needs_sync = true;
         let connection = &mut *participant.connection;
         prepare_on(connection, prepared, false, prepared_max);
@@ -153,7 +151,7 @@ impl Session {
 
     /// Statements prepared under another version may not be used: their plans are for other tables.
     pub(in crate::session) fn schema_version(&self) -> u64 {
-        let own = self.schema_change.as_ref().map(|change| change.version).or(self.temporary_tables.version);
+        let own = self.transaction.schema_change.as_ref().map(|change| change.version).or(self.temporary_tables.version);
         own.unwrap_or(self.context.catalog.version)
     }
 
@@ -167,7 +165,7 @@ impl Session {
     /// DISCARD TEMP, on the connection that has the tables.
     pub(in crate::session) async fn discard_temporary(&mut self) -> Result<(), Failure> {
         let home = self.home()?;
-        if self.temporary_tables.is_used && self.participants.iter().any(|participant| participant.shard == home.id) {
+        if self.temporary_tables.is_used && self.transaction.participants().iter().any(|participant| participant.shard == home.id) {
             self.run_on_one(&home, &Own::OwnTables.text("DISCARD TEMP"), false).await?;
         }
         self.temporary_tables.is_stale = self.temporary_tables.is_used;
@@ -180,13 +178,13 @@ impl Session {
             return Ok(());
         }
         let home = self.home()?.id;
-        let Some(index) = self.participants.iter().position(|participant| participant.shard == home) else {
+        let Some(index) = self.transaction.index_of(home) else {
             self.temporary_tables.forget();
             return Ok(());
         };
         self.drain_with_flush(index).await?;
         self.sync(index).await?;
-        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+        let participant = self.transaction.at(index)?;
         let rows = participant
             .connection
             .simple(&Own::Catalog.text(NAMES))
@@ -217,10 +215,10 @@ impl Session {
             return Ok(());
         }
         let home = self.home()?.id;
-        let Some(index) = self.participants.iter().position(|participant| participant.shard == home) else { return Ok(()) };
+        let Some(index) = self.transaction.index_of(home) else { return Ok(()) };
         self.drain_with_flush(index).await?;
         self.sync(index).await?;
-        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+        let participant = self.transaction.at(index)?;
         // Outside of a transaction the text is one by itself.
         let text = match participant.has_begun {
             true => format!("{SAVEPOINT};{};{BACK}", temporary_tables::QUERY),

@@ -36,7 +36,7 @@ impl Session {
     /// At Bind.
     pub(in crate::session) async fn copies_several(&mut self, statement: &Analysis, text: &str) -> Result<bool, Failure> {
         let source = self.source_of_copy(statement, text).await;
-        self.pinned_map.forget_planned();
+        self.transaction.pinned_map.forget_planned();
         match source {
             Ok(Source::Shard) => Ok(false),
             Ok(Source::Refused | Source::Several(..)) => Ok(true),
@@ -48,7 +48,7 @@ impl Session {
     pub(in crate::session) async fn copy_out(&mut self, statement: &Analysis, text: &str, is_bound: bool) -> Result<bool, Failure> {
         let (copy, query, route) = match self.source_of_copy(statement, text).await? {
             Source::Shard => {
-                self.pinned_map.forget_planned();
+                self.transaction.pinned_map.forget_planned();
                 return Ok(false);
             }
             Source::Refused => {
@@ -69,15 +69,10 @@ impl Session {
         let quoted = columns.iter().map(|column| copy.quoted.has(&column.name)).collect();
         let is_binary = copy.format == CopyFormat::Binary;
         self.client.copy_rows = Some(Box::new(CopyRows::new(model, copy.format, quoted)));
-        let bind = Bytes::from_static(if is_binary { ALL_BINARY } else { ALL_TEXT });
+        let bind = wire::bind(if is_binary { ALL_BINARY } else { ALL_TEXT }).map_err(SessionEnd::from)?;
         let run = match *route {
-            // By itself it is a transaction, which ends with it.
-            Route::Scatter(reach) if query.has_locks() && !is_bound => {
-                let bind = wire::bind(&bind).map_err(SessionEnd::from)?;
-                Box::pin(self.lock_rows_alone(&query, &bind, &reach)).await
-            }
-            Route::Scatter(reach) => Box::pin(self.scatter_bound(&query, &bind, &reach)).await,
-            Route::Gather(gathering) => self.gather_bound(&query, &bind, &gathering).await,
+            Route::Scatter(reach) => Box::pin(self.scatter_bound(&query, &bind, &reach, !is_bound)).await,
+            Route::Gather(gathering) => self.gather_bound(&query, &bind, &gathering, !is_bound).await,
             Route::Shard(_) | Route::Write(_) => Err(PgError::internal("COPY of a query of one shard").into()),
         };
         let rows = self.client.copy_rows.take();
@@ -140,7 +135,7 @@ impl Session {
             true => {
                 let index = self.join(home.id).await?;
                 self.sync(index).await?;
-                let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+                let participant = self.transaction.at(index)?;
                 self.cancel.started(&participant.connection);
                 let heard = model(&mut participant.connection, &covered);
                 match heard.await {

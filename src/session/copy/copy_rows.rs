@@ -187,7 +187,7 @@ impl Session {
             true => self.begin_copies(&mut stream, text).await?,
             false => self.begin_longer_copies(&mut stream, text).await?,
         }
-        self.pinned_map.note_copy();
+        self.transaction.pinned_map.note_copy();
         let stop = match self.feed_copies(&mut stream).await {
             Ok(()) => None,
             // A message that does not belong there; a shard that has failed before skips it.
@@ -214,7 +214,7 @@ impl Session {
     /// All of these are of PostgreSQL 18 or later.
     fn are_strict(&self, shards: &[ShardId]) -> bool {
         let is_strict = |participant: &Participant| participant.connection.major_version() >= Some(STRICT_VERSION);
-        self.participants.iter().filter(|participant| shards.contains(&participant.shard)).all(is_strict)
+        self.transaction.participants().iter().filter(|participant| shards.contains(&participant.shard)).all(is_strict)
     }
 
     async fn split_of(&mut self, copy: &CopyIn, group: Option<GroupId>, shards: &[ShardId]) -> Result<Split, Failure> {
@@ -236,7 +236,7 @@ impl Session {
     /// Rows of a reference table reach all shards at once. Other writers meet on the home shard first, and wait there: otherwise two
     /// could wait for each other on different shards. Who may not lock the table relies on the search for deadlocks.
     async fn keep_other_writers_out(&mut self, copy: &CopyIn, shards: &[ShardId]) -> Result<(), Failure> {
-        let Some(index) = shards.first().and_then(|home| self.index_of(*home)) else { return Err(gone().into()) };
+        let Some(index) = shards.first().and_then(|home| self.transaction.index_of(*home)) else { return Err(gone().into()) };
         let literal = quoted_literal(&copy.qualified);
         let may_lock = format!("SELECT pg_catalog.has_table_privilege({literal}, 'UPDATE, DELETE, TRUNCATE')");
         let rows = self.run_on_participant(index, &Own::Catalog.text(&may_lock)).await?;
@@ -254,7 +254,7 @@ impl Session {
         index: usize,
         text: &ShardText<'_>,
     ) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
-        let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+        let participant = self.transaction.at(index)?;
         self.cancel.started(&participant.connection);
         match participant.connection.simple(text).await {
             Ok(rows) => Ok(rows),
@@ -270,8 +270,8 @@ impl Session {
         let context = Arc::clone(&self.context);
         let text = ShardText::of(stream.reach, text.as_bytes(), &context)?;
         for target in &stream.targets {
-            let Some(index) = self.index_of(target.shard) else { return Err(gone().into()) };
-            let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+            let Some(index) = self.transaction.index_of(target.shard) else { return Err(gone().into()) };
+            let participant = self.transaction.at(index)?;
             // A copy is written whole, the triggers of a statement fire without rows too.
             participant.has_written |= stream.is_copied || stream.copy.fires_per_statement;
             participant.connection.unnamed = None;
@@ -312,8 +312,8 @@ impl Session {
     async fn begin_copy(&mut self, stream: &mut Stream<'_>, place: usize) -> Result<Option<Bytes>, Failure> {
         let Some(target) = stream.targets.get_mut(place) else { return Ok(None) };
         loop {
-            let Some(index) = self.index_of(target.shard) else { return Err(gone().into()) };
-            let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+            let Some(index) = self.transaction.index_of(target.shard) else { return Err(gone().into()) };
+            let participant = self.transaction.at(index)?;
             let (tag, body) = match participant.connection.next_frame().await {
                 Ok(frame) => frame,
                 Err(error) => return Err(self.participant_lost(index, &error)),
@@ -353,7 +353,7 @@ impl Session {
                     self.read_while_copying(stream, place).await?;
                 }
                 Event::Shard(place, Err(error)) => {
-                    let index = stream.targets.get(place).and_then(|target| self.index_of(target.shard));
+                    let index = stream.targets.get(place).and_then(|target| self.transaction.index_of(target.shard));
                     return Err(match index {
                         Some(index) => self.participant_lost(index, &error).into(),
                         None => gone().into(),
@@ -364,9 +364,10 @@ impl Session {
     }
 
     async fn wait_for_copy(&mut self, stream: &Stream<'_>) -> Result<Event, Stop> {
-        let indexes: Option<SmallVec<[usize; 16]>> = stream.targets.iter().map(|target| self.index_of(target.shard)).collect();
+        let indexes: Option<SmallVec<[usize; 16]>> =
+            stream.targets.iter().map(|target| self.transaction.index_of(target.shard)).collect();
         let indexes = indexes.ok_or_else(gone)?;
-        let (client, participants) = (&mut self.client, &mut self.participants);
+        let (client, participants) = (&mut self.client, self.transaction.participants_mut());
         self.cancel.rest(true);
         let event = poll_fn(|context| {
             // What comes quickly is collected, so that it leaves in large pieces.
@@ -405,8 +406,8 @@ impl Session {
     async fn read_while_copying(&mut self, stream: &mut Stream<'_>, place: usize) -> Result<(), Stop> {
         let Some(target) = stream.targets.get_mut(place) else { return Ok(()) };
         loop {
-            let Some(index) = self.index_of(target.shard) else { return Err(gone().into()) };
-            let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+            let Some(index) = self.transaction.index_of(target.shard) else { return Err(gone().into()) };
+            let participant = self.transaction.at(index)?;
             let header = match participant.connection.peek() {
                 Ok(Some(Frame { header, is_complete: true })) => header,
                 Ok(Some(_) | None) => break,
@@ -425,7 +426,7 @@ impl Session {
 
     /// Takes note of one message.
     fn take_answer(&mut self, target: &mut Target, index: usize, tag: u8, body: Bytes) -> Result<(), Failure> {
-        let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+        let participant = self.transaction.at(index)?;
         match tag {
             shard_tag::ERROR => {
                 if matches!(target.answer, Answer::Copying) {
@@ -515,7 +516,7 @@ impl Session {
     fn forward_sync(&mut self, stream: &mut Stream<'_>) {
         stream.syncs += 1;
         for target in &stream.targets {
-            if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == target.shard) {
+            if let Some(participant) = self.transaction.on_mut(target.shard) {
                 participant.connection.output.sync();
             }
         }
@@ -523,7 +524,7 @@ impl Session {
 
     fn is_full(&self, stream: &Stream<'_>) -> bool {
         let is_full = |target: &Target| {
-            let participant = self.participants.iter().find(|participant| participant.shard == target.shard);
+            let participant = self.transaction.on(target.shard);
             participant.is_some_and(|participant| participant.connection.output.len() >= OUTPUT_BYTES_MAX)
         };
         stream.targets.iter().any(is_full)
@@ -592,7 +593,7 @@ impl Session {
     fn put_row(&mut self, targets: &mut [Target], place: usize, piece: Piece<'_>, bytes: &[u8]) {
         if let Some(target) = targets.get_mut(place) {
             self.put_piece(target, piece, bytes);
-            let participant = self.participants.iter_mut().find(|participant| participant.shard == target.shard);
+            let participant = self.transaction.on_mut(target.shard);
             if let Some(participant) = participant {
                 participant.has_written = true;
             }
@@ -610,7 +611,7 @@ impl Session {
         if bytes.is_empty() {
             return;
         }
-        if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == target.shard) {
+        if let Some(participant) = self.transaction.on_mut(target.shard) {
             let output = &mut participant.connection.output;
             target.open.get_or_insert_with(|| output.begin_copy_data());
             output.copy_more(bytes);
@@ -621,7 +622,7 @@ impl Session {
     fn close_messages(&mut self, targets: &mut [Target]) -> Result<(), Failure> {
         for target in targets {
             let Some(start) = target.open.take() else { continue };
-            let participant = self.participants.iter_mut().find(|participant| participant.shard == target.shard);
+            let participant = self.transaction.on_mut(target.shard);
             let output = &mut participant.ok_or_else(gone)?.connection.output;
             output.end_copy_data(start).ok_or_else(|| PgError::internal("a CopyData is too long"))?;
         }
@@ -631,8 +632,8 @@ impl Session {
     /// Ends the COPY on all shards and reads all answers to their end.
     async fn end_copies(&mut self, mut stream: Stream<'_>, mut stop: Option<Stop>) -> Result<String, Failure> {
         for target in &stream.targets {
-            let Some(index) = self.index_of(target.shard) else { continue };
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let Some(index) = self.transaction.index_of(target.shard) else { continue };
+            let Some(participant) = self.transaction.participants_mut().get_mut(index) else { continue };
             let output = &mut participant.connection.output;
             match (&target.answer, &stop) {
                 (Answer::Copying, None) => output.copy_done(),
@@ -643,7 +644,7 @@ impl Session {
         let mut unread = 0;
         for target in &mut stream.targets {
             // Lost already.
-            let Some(index) = self.index_of(target.shard) else { continue };
+            let Some(index) = self.transaction.index_of(target.shard) else { continue };
             match self.read_copy_to_end(target, index, stream.syncs).await {
                 Ok(syncs) => unread = unread.max(syncs),
                 Err(Failure::End(end)) => return Err(end.into()),
@@ -661,7 +662,7 @@ impl Session {
     /// How many of the client's Syncs the shard had not read before it failed.
     async fn read_copy_to_end(&mut self, target: &mut Target, index: usize, syncs: u32) -> Result<u32, Failure> {
         while !target.is_ready {
-            let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+            let participant = self.transaction.at(index)?;
             let (tag, body) = match participant.connection.next_frame().await {
                 Ok(frame) => frame,
                 Err(error) => return Err(self.participant_lost(index, &error)),
@@ -673,7 +674,7 @@ impl Session {
             return self.read_unread_syncs(target, index).await;
         }
         // A shard that refused ignores what was sent after it; it must leave all the same.
-        let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+        let participant = self.transaction.at(index)?;
         match participant.connection.flush().await {
             Ok(()) => Ok(0),
             Err(error) => Err(self.participant_lost(index, &error)),
@@ -682,13 +683,13 @@ impl Session {
 
     /// The shard answers them before what is put behind them.
     async fn read_unread_syncs(&mut self, target: &mut Target, index: usize) -> Result<u32, Failure> {
-        let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+        let participant = self.transaction.at(index)?;
         participant.connection.unnamed = None;
         participant.connection.output.close_statement(StatementName::Unnamed);
         participant.connection.output.sync();
         let (mut unread, mut is_past) = (0, false);
         loop {
-            let Some(participant) = self.participants.get_mut(index) else { return Err(gone().into()) };
+            let participant = self.transaction.at(index)?;
             let (tag, body) = match participant.connection.next_frame().await {
                 Ok(frame) => frame,
                 Err(error) => return Err(self.participant_lost(index, &error)),

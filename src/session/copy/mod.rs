@@ -33,7 +33,7 @@ impl Session {
     /// True: the COPY has failed.
     pub(super) async fn copy_in(&mut self, index: usize) -> Result<bool, Failure> {
         self.swallow_sync(index);
-        self.pinned_map.note_copy();
+        self.transaction.pinned_map.note_copy();
         self.client.flush().await?;
         loop {
             // What it has said with its readiness is here already.
@@ -49,9 +49,7 @@ impl Session {
                 Copied::Unexpected(tag) => return self.stop_copy(index, tag).await,
                 Copied::Some => {}
             }
-            let Some(participant) = self.participants.get_mut(index) else {
-                return Err(PgError::internal("participant is gone").into());
-            };
+            let participant = self.transaction.at(index)?;
             let (client, connection) = (&mut self.client, &mut *participant.connection);
             self.cancel.rest(true);
             let event = poll_fn(|context| {
@@ -77,7 +75,7 @@ impl Session {
     }
 
     fn swallow_sync(&mut self, index: usize) {
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             let connection = &mut *participant.connection;
             let before = connection.pending.len();
             connection.pending.retain(|pending| pending.reply != Reply::Sync);
@@ -92,9 +90,7 @@ impl Session {
 
     /// Moves whole COPY messages from the client to the shard's output.
     fn forward_copy(&mut self, index: usize) -> Result<Copied, Failure> {
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         let connection = &mut *participant.connection;
         while let Some(header) = self.client.peek()? {
             match header.tag {
@@ -121,7 +117,7 @@ impl Session {
 
     /// A message that is no part of a COPY ends the session, unless the shard has failed before: then it skips what comes.
     async fn stop_copy(&mut self, index: usize, tag: u8) -> Result<bool, Failure> {
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant.connection.output.copy_fail(UNEXPECTED);
         }
         let mut before = self.client.output.len();
@@ -147,7 +143,7 @@ impl Session {
     /// Has the shard ended the COPY by an error?
     fn is_copy_over(&mut self, index: usize) -> Result<(bool, bool), Failure> {
         let (_, has_failed) = self.step(index)?;
-        let Some(participant) = self.participants.get_mut(index) else { return Ok((true, has_failed)) };
+        let Some(participant) = self.transaction.participants_mut().get_mut(index) else { return Ok((true, has_failed)) };
         let is_over = has_failed || participant.connection.pending.is_empty();
         if is_over {
             self.transaction.fail();

@@ -241,7 +241,7 @@ impl Session {
         let shards: Vec<ShardId> = self.shards_with_cursors().collect();
         self.cursors.clear();
         for shard in shards {
-            if let Some(index) = self.index_of(shard) {
+            if let Some(index) = self.transaction.index_of(shard) {
                 self.finish_on(index, "CLOSE ALL").await?;
             }
         }

@@ -5,14 +5,14 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::super::{Failure, Session};
+use super::super::{Failure, Session, SessionEnd};
 use super::{Cursor, Life, Source, is_fetch};
 use crate::error::{PgError, SqlState};
 use crate::session::commands::inner_query::has_inner_query;
 use crate::session::protocol::diversion::Kept;
 use crate::session::protocol::statement::Portal;
 use crate::sql::analysis::Scroll;
-use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
+use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 
 pub(super) struct KeptRows {
     /// DataRow messages.
@@ -77,8 +77,9 @@ impl Session {
         let (statement, bind, reach) = (statement.clone(), bind.clone(), reach.clone());
         self.check_cursor_count()?;
         let rows = self.describe(&statement).await?.rows.clone().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
+        let bind = wire::bind(&bind).map_err(SessionEnd::from)?;
         let kept = self.divert();
-        let run = Box::pin(self.scatter_bound(&statement, &bind, &reach)).await;
+        let run = Box::pin(self.scatter_bound(&statement, &bind, &reach, false)).await;
         let kept = self.kept_rows(kept, run)?;
         self.keep_rows(name, rows, kept);
         Ok(())

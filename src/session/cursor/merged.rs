@@ -17,9 +17,9 @@ use crate::routing::{Inputs, Reach};
 use crate::session::protocol::describe::{frame, prepare_on};
 use crate::session::protocol::statement::Statement;
 use crate::session::protocol::told::check_columns;
-use crate::session::reads::elsewhere::{fragment_text, with_shard_named};
 use crate::session::reads::gather::duration;
 use crate::session::reads::lock_rows::no_cursor;
+use crate::session::reads::scatter::{fragment_text, with_shard_named};
 use crate::shard_key::oid;
 use crate::shardmap::{MapSnapshot, ShardId};
 use crate::sql::analysis::{Combine, Scroll};
@@ -100,7 +100,7 @@ impl Session {
         for shard in shards {
             self.join_clean(*shard).await?;
         }
-        for participant in self.of_shards(shards) {
+        for participant in self.transaction.on_all(shards) {
             let connection = &mut *participant.connection;
             prepare_on(connection, &fragment, false, prepared_max);
             // The answers are read here, up to ReadyForQuery.
@@ -113,7 +113,7 @@ impl Session {
         let heard = match self.hear_all(shards).await {
             Ok(heard) => heard,
             Err(failure) => {
-                for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
+                for participant in self.transaction.on_all(shards) {
                     participant.connection.prepared.doubt(fragment.id);
                 }
                 return Err(match failure {
@@ -175,7 +175,7 @@ impl Session {
     }
 
     pub(in crate::session) fn close_portals(&mut self, portal: &str, shards: &[ShardId]) {
-        for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
+        for participant in self.transaction.on_all(shards) {
             participant.connection.output.close_portal(portal.as_bytes());
             participant.connection.expect(Reply::Close, false);
             participant.needs_sync = true;
@@ -236,7 +236,7 @@ impl Session {
             shards.push(shard);
         }
         for (need, shard) in needs.iter().zip(&shards) {
-            let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == *shard) else { continue };
+            let Some(participant) = self.transaction.on_mut(*shard) else { continue };
             let out = &mut participant.connection.output;
             let text = format!("FETCH FORWARD {} FROM \"{}\"", need.rows, cursor.portal);
             let text = Own::Cursor.text(&text);
@@ -272,7 +272,7 @@ impl Session {
         let portal = format!("{}_groups", cursor.portal);
         let text = self.with_instant(text.to_owned(), &[shard]).await?;
         let text = cover(text, &self.context, &cursor.map)?;
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             let oids = Arc::clone(&participant.connection.oids);
             let out = &mut participant.connection.output;
             let text = ShardText::covered(&text);
@@ -303,7 +303,7 @@ impl Session {
     /// Sends what is in the outputs and reads every shard to its ReadyForQuery. The first error, with its shard named.
     pub(in crate::session) async fn hear_all(&mut self, shards: &[ShardId]) -> Result<Vec<Heard>, Failure> {
         for shard in shards {
-            let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == *shard) else { continue };
+            let Some(participant) = self.transaction.on_mut(*shard) else { continue };
             self.cancel.started(&participant.connection);
             participant.connection.send().await;
         }
@@ -328,10 +328,10 @@ impl Session {
         let mut heard = Heard::default();
         let mut nested = NestedValues::default();
         loop {
-            let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else {
+            let Some(index) = self.transaction.index_of(shard) else {
                 return Err(PgError::internal("participant is gone").into());
             };
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let Some(participant) = self.transaction.participants_mut().get_mut(index) else { continue };
             let connection = &mut *participant.connection;
             let (tag, body) = match connection.peek() {
                 Ok(Some(crate::backend::Frame { header, is_complete: true })) => {

@@ -107,12 +107,14 @@ impl Session {
         let (statement, bind) = match self.portals.get(name) {
             Some(Portal::Scatter { statement, bind, reach }) => {
                 let (statement, bind, reach) = (Arc::clone(statement), bind.clone(), reach.clone());
-                Box::pin(self.scatter_bound(&statement, &bind, &reach)).await?;
+                let values = wire::bind(&bind).map_err(SessionEnd::from)?;
+                Box::pin(self.scatter_bound(&statement, &values, &reach, false)).await?;
                 (statement, bind)
             }
             Some(Portal::Gather { statement, bind, gathering }) => {
                 let (statement, bind, gathering) = (Arc::clone(statement), bind.clone(), Arc::clone(gathering));
-                Box::pin(self.gather_bound(&statement, &bind, &gathering)).await?;
+                let values = wire::bind(&bind).map_err(SessionEnd::from)?;
+                Box::pin(self.gather_bound(&statement, &values, &gathering, false)).await?;
                 (statement, bind)
             }
             Some(

@@ -37,15 +37,20 @@ impl Session {
         if let Some(shard) = self.portals.get(name.as_bytes()).and_then(Portal::shard) {
             return Ok(Some(shard));
         }
-        let shards: Vec<ShardId> =
-            self.participants.iter().filter(|participant| self.may_have_cursors(participant)).map(|it| it.shard).collect();
+        let shards: Vec<ShardId> = self
+            .transaction
+            .participants()
+            .iter()
+            .filter(|participant| self.may_have_cursors(participant))
+            .map(|it| it.shard)
+            .collect();
         if shards.len() < 2 {
             return Ok(shards.first().copied());
         }
         let question = format!("SELECT true FROM pg_catalog.pg_cursors WHERE name = {}", quoted_literal(name));
         let mut found = None;
         for shard in shards {
-            let Some(index) = self.index_of(shard) else { continue };
+            let Some(index) = self.transaction.index_of(shard) else { continue };
             let is_there = self.ask_participant_one(index, &question).await?.is_some();
             if is_there && found.replace(shard).is_some() {
                 return Err(on_several_shards(name).into());
@@ -63,7 +68,7 @@ impl Session {
     pub(super) fn shards_with_cursors(&self) -> impl Iterator<Item = ShardId> {
         let has_declared = |shard: ShardId| self.cursors.values().any(|cursor| cursor.shard == shard);
         let has_some = move |it: &&Participant| self.may_have_cursors(it) || has_declared(it.shard);
-        self.participants.iter().filter(has_some).map(|participant| participant.shard)
+        self.transaction.participants().iter().filter(has_some).map(|participant| participant.shard)
     }
 
     /// The name is taken by a cursor or portal, and not on this shard, which would say so itself.
@@ -93,13 +98,13 @@ impl Session {
             return Ok(Description::new(Vec::new(), Some(rows)));
         }
         let shard = self.shard_of_cursor(name).await?;
-        let Some(shard) = shard.filter(|shard| self.index_of(*shard).is_some()) else { return Ok(Description::default()) };
+        let Some(shard) = shard.filter(|shard| self.transaction.index_of(*shard).is_some()) else {
+            return Ok(Description::default());
+        };
         self.keep_pipeline();
         let index = self.join(shard).await?;
         self.drain_with_flush(index).await?;
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         participant.needs_sync = false;
         self.cancel.started(&participant.connection);
         let described = describe_unnamed_on(&mut participant.connection, &statement.key.text);

@@ -102,7 +102,7 @@ impl Session {
         self.transaction.is_everywhere |= !outside && is_meant_for_all;
         if !outside {
             self.transaction.is_piecemeal |= !is_atomic;
-            self.participants.iter_mut().filter(|participant| participant.has_begun).for_each(|participant| {
+            self.transaction.participants_mut().iter_mut().filter(|participant| participant.has_begun).for_each(|participant| {
                 participant.has_written |= shards.iter().any(|shard| shard.id == participant.shard);
             });
         }
@@ -133,7 +133,12 @@ impl Session {
     /// Can the change be committed on all these shards at once, and with what the transaction has written before? Where
     /// transactions over several shards are not possible, it is committed on one after the other.
     async fn can_commit_on_all(&mut self, shards: &[Arc<Shard>]) -> Result<bool, Failure> {
-        let written = self.participants.iter().filter(|participant| participant.has_written).map(|participant| participant.shard);
+        let written = self
+            .transaction
+            .participants()
+            .iter()
+            .filter(|participant| participant.has_written)
+            .map(|participant| participant.shard);
         let mut ids: Vec<_> = shards.iter().map(|shard| shard.id).chain(written).collect();
         ids.sort_unstable();
         ids.dedup();
@@ -266,9 +271,7 @@ impl Session {
     ) -> Result<(), Failure> {
         self.keep_pipeline();
         let index = if is_visible { self.join(shard.id).await? } else { self.join_for_change(shard.id).await? };
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         let connection = &mut *participant.connection;
         // What was filled may have been numbered.
         connection.drawn_by = None;
@@ -276,7 +279,7 @@ impl Session {
         connection.unnamed = None;
         connection.expect(if is_visible { Reply::Query } else { Reply::Echo }, is_visible);
         let drained = self.drain(index).await;
-        if let Some(participant) = self.participants.get_mut(index)
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index)
             && drained.is_ok()
         {
             participant.needs_sync = false;

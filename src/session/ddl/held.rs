@@ -26,7 +26,7 @@ impl Session {
         while self.context.catalog.held.may_concern(text) {
             if !is_under_way {
                 // Changes of the schema wait for those who hold an older map.
-                self.pinned_map.unpin();
+                self.transaction.pinned_map.unpin();
             }
             tokio::select! {
                 biased;

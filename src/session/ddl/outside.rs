@@ -139,9 +139,7 @@ impl Session {
     ) -> Result<Vec<Vec<Option<bytes::Bytes>>>, Failure> {
         let index = self.join(shard.id).await?;
         self.sync(index).await?;
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         participant.connection.simple(text).await.map_err(|error| crate::session::settings::setting::refused(&shard.name, error))
     }
 

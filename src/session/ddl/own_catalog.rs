@@ -40,7 +40,7 @@ pub(in crate::session) struct OwnCatalog {
 impl Session {
     /// The transaction's own, where it has one that shows what it has done so far.
     pub(in crate::session) fn own_catalog(&self) -> Option<&Arc<Catalog>> {
-        let change = self.schema_change.as_ref()?;
+        let change = self.transaction.schema_change.as_ref()?;
         let own = change.own.as_ref()?;
         let is_current =
             own.version == change.version && self.transaction.is_open() && Arc::ptr_eq(&own.shared, &self.gateway.catalog.load());
@@ -49,20 +49,20 @@ impl Session {
 
     /// Another connection may compute with rows of the transaction: it has the same functions and types.
     pub(in crate::session) fn has_shared_code(&self) -> bool {
-        let own = self.schema_change.as_ref().map(|change| change.own.as_ref());
+        let own = self.transaction.schema_change.as_ref().map(|change| change.own.as_ref());
         own.is_none_or(|own| own.is_some_and(|own| !own.has_other_code && self.own_catalog().is_some()))
     }
 
     /// The version of the shared catalogue that the context goes with: by it all sessions know the oids of the shards.
     pub(in crate::session) fn shared_catalog_version(&self) -> u64 {
-        let own = self.schema_change.as_ref().and_then(|change| change.own.as_ref());
+        let own = self.transaction.schema_change.as_ref().and_then(|change| change.own.as_ref());
         let own = own.filter(|own| Arc::ptr_eq(&own.catalog, &self.context.catalog));
         own.map_or(self.context.catalog.version, |own| own.shared.version)
     }
 
     /// The transaction has changed the schema, and these statements were read by what was there before.
     pub(in crate::session) fn lacks_own_catalog(&self, analyzed: &Analyzed) -> bool {
-        self.schema_change.is_some()
+        self.transaction.schema_change.is_some()
             && self.transaction.status == Status::Open
             && self.own_catalog().is_none()
             && analyzed.statements.iter().any(is_planned)
@@ -71,18 +71,17 @@ impl Session {
     /// Reads it in the transaction, which goes on as it was.
     pub(in crate::session) async fn read_own_catalog(&mut self) -> Result<(), Failure> {
         let home = self.home()?.id;
-        let has_begun = |index: &usize| self.participants.get(*index).is_some_and(|participant| participant.has_begun);
+        let has_begun =
+            |index: &usize| self.transaction.participants().get(*index).is_some_and(|participant| participant.has_begun);
         // One shard alone was changed: for all others the schema is what it was.
-        let Some(index) = self.index_of(home).filter(has_begun) else { return Ok(()) };
+        let Some(index) = self.transaction.index_of(home).filter(has_begun) else { return Ok(()) };
         self.check_snapshot_shows_schema()?;
         let shared = self.gateway.catalog.load_full();
-        self.catch_up(index);
+        self.transaction.catch_up(index, &self.gateway.registry);
         self.sync(index).await?;
-        let known = self.schema_change.as_mut().and_then(|change| change.own.take()).map(|own| own.known);
+        let known = self.transaction.schema_change.as_mut().and_then(|change| change.own.take()).map(|own| own.known);
         let mut known = self.gateway.compared_with(known).await;
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         let mut source = InTransaction(&mut participant.connection);
         let read = Box::pin(catalog_reader::read_changes(&mut source, &mut known, WhenHeld::LeaveOut)).await;
         let mut catalog = match read {
@@ -94,7 +93,7 @@ impl Session {
             Box::pin(self.learn_own_oids(catalog.version)).await?;
         }
         let has_other_code = !shared.definitions.agree_outside_relations(&catalog.definitions);
-        if let Some(change) = &mut self.schema_change {
+        if let Some(change) = &mut self.transaction.schema_change {
             let catalog = Arc::new(catalog);
             change.own = Some(OwnCatalog { catalog, shared, version: change.version, has_other_code, known });
         }
@@ -116,7 +115,7 @@ impl Session {
         if !self.has_snapshot() {
             return Ok(());
         }
-        let begun = self.schema_change.as_ref().map(|change| change.schema_version);
+        let begun = self.transaction.schema_change.as_ref().map(|change| change.schema_version);
         let known = self.transaction.snapshots.map().map(|map| map.schema_version).or(begun);
         if known == Some(self.gateway.map.load().schema_version) {
             return Ok(());

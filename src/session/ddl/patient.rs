@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::backend::{Own, Stored};
 use crate::error::{PgError, SqlState};
-use crate::session::transaction::join::hidden_statement;
+use crate::session::transaction::replay::hidden_statement;
 use crate::session::{Failure, Session};
 use crate::shardmap::Shard;
 use crate::sql::ddl::ddl_locks::TableLocks;
@@ -61,14 +61,14 @@ impl Session {
     /// An error says how many shards have a savepoint.
     async fn until_had(&mut self, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), (Failure, usize)> {
         let had = self.in_pieces(shards, text, is_visible).await;
-        self.end_pause();
+        self.transaction.end_pause();
         had
     }
 
     async fn in_pieces(&mut self, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), (Failure, usize)> {
         for attempt in 1..=ATTEMPTS {
             let (before, flushes) = (self.client.output.len(), self.client.flushes);
-            self.end_pause();
+            self.transaction.end_pause();
             let Err((failure, tried)) = self.try_together(shards, text, is_visible).await else {
                 return self.keep_together(shards).await.map_err(|failure| (failure, 0));
             };
@@ -76,7 +76,7 @@ impl Session {
             if !may_repeat || !self.has_timed_out_since(before) {
                 return Err((failure, tried));
             }
-            self.note_pause();
+            self.transaction.note_pause();
             self.go_back(shards.get(..tried).unwrap_or_default(), before).await.map_err(|failure| (failure, 0))?;
             tracing::debug!(attempt, "a schema change lets others pass");
             tokio::select! {
@@ -94,7 +94,7 @@ impl Session {
     async fn go_back(&mut self, shards: &[Arc<Shard>], before: usize) -> Result<(), Failure> {
         self.client.output.truncate(before);
         for shard in shards {
-            if let Some(index) = self.index_of(shard.id) {
+            if let Some(index) = self.transaction.index_of(shard.id) {
                 self.finish_on(index, BACK).await?;
             }
         }
@@ -110,7 +110,7 @@ impl Session {
         for (place, shard) in shards.iter().enumerate() {
             let joined = if is_visible { self.join(shard.id).await } else { self.join_for_change(shard.id).await };
             let index = joined.map_err(|failure| (failure, place))?;
-            if let Some(participant) = self.participants.get_mut(index) {
+            if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
                 BEFORE.iter().for_each(|sql| hidden_statement(participant, &Own::Transaction.text(sql)));
             }
             self.run_on_one(shard, &Stored::SchemaChange.text(text), is_visible).await.map_err(|failure| (failure, place + 1))?;
@@ -120,8 +120,8 @@ impl Session {
 
     async fn keep_together(&mut self, shards: &[Arc<Shard>]) -> Result<(), Failure> {
         for shard in shards {
-            let Some(index) = self.index_of(shard.id) else { continue };
-            if let Some(participant) = self.participants.get_mut(index) {
+            let Some(index) = self.transaction.index_of(shard.id) else { continue };
+            if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
                 AFTER.iter().for_each(|sql| hidden_statement(participant, &Own::Transaction.text(sql)));
             }
             self.sync(index).await?;

@@ -40,11 +40,14 @@ impl Session {
             }
             Redefined::Anything => None,
         };
-        let Some(change) = self.schema_change.as_ref().map(|change| change.id) else { return Ok(()) };
+        let Some(change) = self.transaction.schema_change.as_ref().map(|change| change.id) else { return Ok(()) };
         let map = &self.gateway.map;
-        map.store().redefine(&self.identity.user, change, names).await.map_err(PgError::from)?;
+        map.store().redefine(&self.login.identity.user, change, names).await.map_err(PgError::from)?;
         let epoch = map.refresh().await.map_err(PgError::from)?;
-        let behind = map.reached_by_all(epoch, self.pinned_map.get(), Silent::Ignored, AWAITED_FOR).await.map_err(PgError::from)?;
+        let behind = map
+            .reached_by_all(epoch, self.transaction.pinned_map.get(), Silent::Ignored, AWAITED_FOR)
+            .await
+            .map_err(PgError::from)?;
         if !behind.is_empty() && !map.seen_by_all(epoch, FOLLOWED_WITHIN).await.map_err(PgError::from)? {
             tracing::warn!(%epoch, "a proxy does not know of a schema change that begins");
         }
@@ -58,7 +61,8 @@ impl Session {
             return Ok(());
         }
         let home = self.home()?;
-        let Some(index) = self.participants.iter().position(|participant| participant.has_begun && participant.shard == home.id)
+        let Some(index) =
+            self.transaction.participants().iter().position(|participant| participant.has_begun && participant.shard == home.id)
         else {
             return Ok(());
         };
@@ -85,7 +89,7 @@ impl Session {
     /// As [`Session::refresh_context`], before a text is read, or run as it was read.
     #[inline]
     pub(in crate::session) async fn refresh_context_for(&mut self, text: &str) -> Result<(), Failure> {
-        if self.schema_change.is_some() && !self.transaction.is_open() {
+        if self.transaction.schema_change.is_some() && !self.transaction.is_open() {
             // Its change is committed, and the pipeline goes on.
             Box::pin(self.finish_schema_change()).await?;
         }
@@ -94,7 +98,7 @@ impl Session {
             if !is_redefined {
                 self.refresh_context().await?;
                 // By now there may be one.
-                is_redefined = self.pinned_map.get().is_some_and(|map| !map.redefinitions.is_empty());
+                is_redefined = self.transaction.pinned_map.get().is_some_and(|map| !map.redefinitions.is_empty());
             }
             if is_redefined {
                 Box::pin(self.refresh_when_defined(text)).await?;
@@ -111,11 +115,11 @@ impl Session {
             let is_under_way = self.is_under_way();
             if !is_under_way {
                 // The change waits for those who hold an older map, and this one may say that it has not ended.
-                self.pinned_map.unpin();
+                self.transaction.pinned_map.unpin();
             }
             self.wait_while_redefined(text, is_under_way).await?;
             self.refresh_context().await?;
-            if is_under_way || self.pinned_map.get().is_none_or(|map| !self.is_redefined(map, text)) {
+            if is_under_way || self.transaction.pinned_map.get().is_none_or(|map| !self.is_redefined(map, text)) {
                 return Ok(());
             }
         }
@@ -143,7 +147,7 @@ impl Session {
 
     /// Something of it runs on a shard: others may wait for what it holds there.
     pub(in crate::session) fn is_under_way(&self) -> bool {
-        self.participants.iter().any(|participant| participant.has_begun || participant.needs_sync)
+        self.transaction.participants().iter().any(|participant| participant.has_begun || participant.needs_sync)
     }
 
     /// For how long the client waits for what others do, from now on.
@@ -154,7 +158,7 @@ impl Session {
 
     /// By somebody else.
     fn is_redefined(&self, map: &MapSnapshot, text: &str) -> bool {
-        let own = self.schema_change.as_ref().map(|change| change.id);
+        let own = self.transaction.schema_change.as_ref().map(|change| change.id);
         map.redefinitions.iter().any(|redefinition| Some(redefinition.change) != own && redefinition.may_concern(text))
     }
 }

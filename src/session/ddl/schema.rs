@@ -37,6 +37,8 @@ pub(in crate::session) struct SchemaChange {
     sequences: HashMap<SequenceName, i64>,
     /// Of these, what the transaction has declared.
     declared: Vec<Numbered>,
+    /// Whether the home shard shows it is not known: it is closed when recovery has ended what is left of it.
+    is_left_open: bool,
     /// It has closed sequences of the whole cluster to others.
     pub closes_sequences: bool,
     /// Stands for the schema as the transaction sees it now; no other state of any session has the same.
@@ -68,6 +70,11 @@ impl SchemaChange {
         for declared in &self.declared {
             self.sequences.remove(&declared.sequence);
         }
+    }
+
+    /// The home shard may commit it later.
+    pub fn leave_open(&mut self) {
+        self.is_left_open = true;
     }
 }
 
@@ -201,19 +208,20 @@ impl Gateway {
 impl Session {
     /// Says in the map database that the shards' schema is about to change. Once a transaction.
     pub(in crate::session) async fn announce_schema_change(&mut self, tag: &str) -> Result<(), Failure> {
-        if self.schema_change.is_none() {
+        if self.transaction.schema_change.is_none() {
             let (catalog, map) = (self.gateway.catalog.load_full(), self.gateway.map.snapshot());
             let known = map.sequences.iter().filter(|(name, _)| catalog.relation_names.contains_key(*name));
             let sequences = known.map(|(name, sequence)| (name.clone(), sequence.generation)).collect();
             let (under_way, proxy) = (Arc::clone(&self.gateway.schema_changes), self.gateway.map.lease().proxy_id());
             let (planned, schema_version) = (self.context.map.epoch, map.schema_version);
             let id = self.begin_schema_change(tag, proxy, planned).await?;
-            self.schema_change = Some(SchemaChange {
+            self.transaction.schema_change = Some(SchemaChange {
                 id,
                 _under_way: under_way,
                 catalog,
                 sequences,
                 declared: Vec::new(),
+                is_left_open: false,
                 closes_sequences: false,
                 version: 0,
                 schema_version,
@@ -233,10 +241,13 @@ impl Session {
         let mut waits = false;
         loop {
             let store = self.gateway.map.store();
-            let begun = store.begin_schema_change(&self.identity.user, tag, proxy, planned).await.map_err(PgError::from);
+            let begun = store.begin_schema_change(&self.login.identity.user, tag, proxy, planned).await.map_err(PgError::from);
             match begun {
                 Err(error) if error.code == SqlState::OBJECT_IN_USE && Instant::now() < deadline => {
-                    store.give_way(&format!("{tag} of {}", self.identity.user), MOVES_PATIENCE).await.map_err(PgError::from)?;
+                    store
+                        .give_way(&format!("{tag} of {}", self.login.identity.user), MOVES_PATIENCE)
+                        .await
+                        .map_err(PgError::from)?;
                     if !waits {
                         self.drain_current().await?;
                         self.unpin_answered();
@@ -246,7 +257,7 @@ impl Session {
                 }
                 begun => {
                     if waits {
-                        self.pinned_map.pin(|| self.gateway.map.in_use());
+                        self.transaction.pinned_map.pin(|| self.gateway.map.in_use());
                     }
                     return Ok(begun?);
                 }
@@ -256,21 +267,22 @@ impl Session {
 
     /// The open transaction's schema becomes another one, if it is its own.
     pub(in crate::session) fn note_own_change(&mut self) {
-        if let Some(change) = &mut self.schema_change {
+        if let Some(change) = &mut self.transaction.schema_change {
             change.version = self.gateway.own_version();
         }
     }
 
     /// The catalogue is read anew, here and by the other proxies, before the client hears that the change is done. After a
-    /// rollback too: nobody has to know which it was.
+    /// rollback too: nobody has to know which it was. One that the home shard may still commit stays open
+    /// ([`Gateway::close_abandoned_changes`]).
     pub(in crate::session) async fn finish_schema_change(&mut self) -> Result<(), PgError> {
-        let Some(change) = self.schema_change.take() else { return Ok(()) };
+        let Some(change) = self.transaction.schema_change.take().filter(|change| !change.is_left_open) else { return Ok(()) };
         if change.closes_sequences {
             self.settle_alterations(change.id).await?;
         }
         self.gateway.refresh_catalog().await?;
-        self.gateway.follow_tables(&self.identity.user, &change).await?;
-        let ended = self.gateway.map.store().finish_schema_change(&self.identity.user, change.id).await?;
+        self.gateway.follow_tables(&self.login.identity.user, &change).await?;
+        let ended = self.gateway.map.store().finish_schema_change(&self.login.identity.user, change.id).await?;
         self.gateway.note_own_end(ended);
         let epoch = self.gateway.map.refresh().await?;
         self.gateway.follow_schema().await?;
@@ -300,7 +312,7 @@ impl Session {
     /// It names something that is not known, and the schema is being changed by somebody else.
     pub(in crate::session) fn is_in_doubt(&self, analyzed: &Analyzed) -> bool {
         analyzed.statements.iter().any(|statement| statement.has_unknown_names)
-            && self.gateway.map.load().open_schema_changes > usize::from(self.schema_change.is_some())
+            && self.gateway.map.load().open_schema_changes > usize::from(self.transaction.schema_change.is_some())
     }
 }
 

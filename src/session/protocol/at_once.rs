@@ -107,7 +107,7 @@ impl Session {
         }
         let inputs = Inputs::bound(statement.text_of_literals(), &statement.literals, &cycle.bind, types);
         let (map, mut connection, proof) = self.place_at_once(analysis, &inputs, Some((statement.id, told.columns())))?;
-        self.row.show_prepared(&statement.key);
+        self.shown.row.show_prepared(&statement.key);
         let text = ShardText::proven(&statement.key.text, proof);
         connection.output.bind(b"", StatementName::Registered(statement.id), &text, cycle.bind.after_names);
         connection.expect(Reply::Bind, true);
@@ -139,7 +139,7 @@ impl Session {
         let inputs = Inputs::literals(text, &read.literals);
         let (map, mut connection, proof) = self.place_at_once(analysis, &inputs, None)?;
         let bytes = self.client.input.len() - rest.len();
-        self.row.show_text(text);
+        self.shown.row.show_text(text);
         connection.output.query(&ShardText::proven(text.as_bytes(), proof));
         connection.unnamed = None;
         connection.expect(Reply::Query, true);
@@ -152,10 +152,10 @@ impl Session {
     fn is_at_rest(&self) -> bool {
         !self.batch.is_open
             && !self.transaction.is_open()
-            && self.participants.is_empty()
+            && self.transaction.participants().is_empty()
             && self.portals.is_empty()
             && !self.temporary_tables.is_used()
-            && self.settled.as_ref().is_some_and(|settled| Arc::ptr_eq(settled, &self.settings))
+            && self.reading.settled.as_ref().is_some_and(|settled| Arc::ptr_eq(settled, &self.settings))
     }
 
     /// The map that the statement is routed by and a connection where it can run, ready for it. `prepared`: the connection has
@@ -195,7 +195,7 @@ impl Session {
         let pool = self.known_pool(shard)?;
         let is_home = shard == home;
         let version = self.context.catalog.version;
-        let connection = pool.take_ready(self.runtime, |connection| {
+        let connection = pool.take_ready(self.login.runtime, |connection| {
             connection.generation <= snapshot.generation()
                 && connection.settings == self.settings
                 && connection.custom_names == self.custom_names
@@ -207,12 +207,12 @@ impl Session {
 
     /// `map`: by which it was placed, and whether it is a plain read.
     fn begin_at_once(&mut self, (map, is_plain_read): (Arc<MapInUse>, bool), connection: Pooled, has_written: bool) {
-        self.row.begin();
-        self.pinned_map.unpin();
-        self.pinned_map.pin(|| map);
-        self.pinned_map.note_planned(is_plain_read);
+        self.shown.row.begin();
+        self.transaction.pinned_map.unpin();
+        self.transaction.pinned_map.pin(|| map);
+        self.transaction.pinned_map.note_planned(is_plain_read);
         let shard = connection.pool().shard;
-        self.participants.push(Participant { has_written, ..Participant::new(shard, connection) });
+        self.transaction.add_participant(Participant { has_written, ..Participant::new(shard, connection) });
         self.count_statement(RouteKind::SingleShard, Some(shard));
     }
 }

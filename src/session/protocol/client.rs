@@ -37,8 +37,8 @@ pub(in crate::session) struct Client {
     diversion: Option<Diverted>,
     /// Rows of several shards go out as COPY data.
     pub copy_rows: Option<Box<CopyRows>>,
-    /// By which the statement was planned that several shards answer: dropped when all of them have begun.
-    pub map_until_rows: Option<Arc<MapInUse>>,
+    /// By which the statement was planned that several shards answer: dropped when all of them have proven their snapshots.
+    pub map_until_proven: Option<Arc<MapInUse>>,
 }
 
 impl Client {
@@ -53,7 +53,7 @@ impl Client {
             is_at_end: false,
             diversion: None,
             copy_rows: None,
-            map_until_rows: None,
+            map_until_proven: None,
         }
     }
 

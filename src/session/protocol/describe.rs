@@ -18,7 +18,7 @@ use crate::session::transaction::participant::Participant;
 use crate::session::{Failure, Session};
 use crate::shardmap::{Shard, ShardId};
 use crate::sql::analysis::Scope;
-use crate::wire::{self, DecodeError, FRAME_HEADER_BYTES, Reader, shard_tag};
+use crate::wire::{self, DecodeError, FRAME_HEADER_BYTES, FieldDescription, Reader, shard_tag};
 
 /// What the home shard said of a statement.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +37,12 @@ impl Description {
 
     pub fn columns(&self) -> ColumnsDigest {
         *self.columns.get_or_init(|| ColumnsDigest::of(self.rows.as_deref()))
+    }
+
+    /// `None`: it returns no rows.
+    pub fn fields(&self) -> Result<Option<Vec<FieldDescription>>, PgError> {
+        let fields = self.rows.as_deref().map(wire::row_description).transpose();
+        fields.map_err(|error| PgError::internal(format!("row description: {error}")))
     }
 
     /// No parameter and no column is of a type that users made, or of one that can hold values of such types.
@@ -87,14 +93,15 @@ impl Session {
         };
         self.keep_pipeline_on(home.id);
         let is_own = |participant: &Participant| participant.has_begun || participant.pinned_by.is_some();
-        let in_transaction = self.participants.iter().any(|participant| participant.shard == home.id && is_own(participant));
+        let in_transaction =
+            self.transaction.participants().iter().any(|participant| participant.shard == home.id && is_own(participant));
         let description = match in_transaction {
             true => {
                 // With the savepoints that it has missed: a refusal fails the transaction there.
                 self.keep_pipeline();
                 let index = self.join(home.id).await?;
                 self.drain_with_flush(index).await?;
-                let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+                let participant = self.transaction.at(index)?;
                 participant.needs_sync = false;
                 let prepared_max = self.gateway.prepared_max();
                 self.cancel.started(&participant.connection);
@@ -118,7 +125,7 @@ impl Session {
     pub(in crate::session) async fn describe_apart(&mut self, text: &[u8]) -> Result<Description, Failure> {
         let home = self.home()?;
         if self.temporary_tables.are_there() {
-            let own = self.participants.iter().find(|participant| participant.shard == home.id);
+            let own = self.transaction.on(home.id);
             let has_failed = own.is_some_and(|participant| participant.connection.status == b'E');
             match has_failed {
                 // No other connection knows them.
@@ -171,13 +178,16 @@ impl Session {
     pub(in crate::session) fn is_asked_itself(&self, shard: ShardId) -> bool {
         let has_temporary = self.temporary_tables.are_there();
         let is_kept = |participant: &Participant| has_temporary && participant.pinned_by.is_some();
-        self.participants.iter().any(|participant| participant.shard == shard && (participant.has_begun || is_kept(participant)))
+        self.transaction
+            .participants()
+            .iter()
+            .any(|participant| participant.shard == shard && (participant.has_begun || is_kept(participant)))
     }
 
     pub(in crate::session) fn connection_of<'a>(&'a mut self, aside: &'a mut Aside) -> Result<&'a mut Connection, PgError> {
         match aside {
             Aside::Inside(index) | Aside::Kept(index) => {
-                let participant = self.participants.get_mut(*index);
+                let participant = self.transaction.participants_mut().get_mut(*index);
                 participant.map(|participant| &mut *participant.connection).ok_or_else(|| PgError::internal("participant is gone"))
             }
             Aside::Outside(connection) => Ok(connection),
@@ -195,7 +205,7 @@ impl Session {
     }
 
     fn has_begun_on(&self, shard: ShardId) -> bool {
-        self.participants.iter().any(|participant| participant.shard == shard && participant.has_begun)
+        self.transaction.participants().iter().any(|participant| participant.shard == shard && participant.has_begun)
     }
 
     /// On a connection that has nothing to do with the transaction.

@@ -45,7 +45,7 @@ impl Session {
 
     /// As [`Session::drain`] when the cycle is not over: asks the shard to send what it has.
     pub(in crate::session) async fn drain_with_flush(&mut self, index: usize) -> Result<(), Failure> {
-        match self.participants.get_mut(index) {
+        match self.transaction.participants_mut().get_mut(index) {
             Some(participant) if !participant.connection.pending.is_empty() => {
                 participant.connection.output.flush();
                 self.drain(index).await
@@ -64,13 +64,13 @@ impl Session {
 
     /// The current shard owes answers.
     pub(in crate::session) fn has_requests_waiting(&self) -> bool {
-        let current = self.current_index().and_then(|index| self.participants.get(index));
+        let current = self.current_index().and_then(|index| self.transaction.participants().get(index));
         !self.batch.has_failed && current.is_some_and(|participant| !participant.connection.pending.is_empty())
     }
 
     pub(in crate::session) fn current_index(&self) -> Option<usize> {
         let current = self.batch.current?;
-        self.participants.iter().position(|participant| participant.shard == current)
+        self.transaction.index_of(current)
     }
 
     /// Ends the extended-protocol part on a shard in the middle of the client's pipeline. What the pipeline has written there is not
@@ -87,13 +87,14 @@ impl Session {
     fn has_portals_waiting(&self) -> bool {
         self.portals.values().any(|portal| {
             let Portal::Shard { shard, run: Run::NotYet | Run::InPart, .. } = portal else { return false };
-            self.participants.iter().any(|participant| participant.shard == *shard && participant.needs_sync)
+            self.transaction.participants().iter().any(|participant| participant.shard == *shard && participant.needs_sync)
         })
     }
 
     /// Before what would commit it: what a pipeline has written becomes a transaction, which ends with the pipeline.
     pub(in crate::session) fn keep_pipeline(&mut self) {
-        let has_written = self.participants.iter().any(|participant| participant.needs_sync && participant.has_written);
+        let has_written =
+            self.transaction.participants().iter().any(|participant| participant.needs_sync && participant.has_written);
         if has_written && !self.transaction.is_open() {
             self.begin_for_pipeline();
         }
@@ -104,7 +105,7 @@ impl Session {
         let is_there = |participant: &crate::session::Participant| {
             participant.shard == shard && participant.needs_sync && participant.has_written
         };
-        if self.participants.iter().any(is_there) {
+        if self.transaction.participants().iter().any(is_there) {
             self.keep_pipeline();
         }
     }
@@ -133,7 +134,7 @@ impl Session {
 
     /// Sync, and its answer swallowed: outside a transaction it commits.
     pub(in crate::session) async fn sync_and_commit(&mut self, index: usize) -> Result<(), Failure> {
-        match self.participants.get_mut(index) {
+        match self.transaction.participants_mut().get_mut(index) {
             Some(participant) if participant.needs_sync => {
                 participant.connection.output.sync();
                 participant.connection.expect(Reply::Sync, false);
@@ -159,15 +160,13 @@ impl Session {
     /// One pass over what has arrived. The flag: an error went to the client.
     pub(in crate::session) fn step(&mut self, index: usize) -> Result<(Step, bool), Failure> {
         let mut noticed = Noticed::default();
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         let step = match relay::step(&mut participant.connection, &mut self.client.output, &mut noticed) {
             Ok(step) => step,
             Err(error) => return Err(self.participant_lost(index, &error)),
         };
         if noticed.has_rows {
-            self.pinned_map.note_rows();
+            self.transaction.pinned_map.note_rows();
         }
         if let Some(id) = noticed.failed_parse {
             self.forget_unproven(id);
@@ -179,14 +178,14 @@ impl Session {
             }
             let met = refused_by_move(&frame).map(|refused| self.refused_by_move(refused));
             self.cycle.note_move(met);
-            let frame = self.with_deadlock(self.in_own_text(frame));
+            let frame = self.transaction.with_deadlock(self.in_own_text(frame));
             self.client.output.extend_from_slice(&frame);
         }
-        if self.characters_before > 0 && !self.client.is_diverted() {
+        if self.running.characters_before > 0 && !self.client.is_diverted() {
             let error_at = noticed.error_at.unwrap_or(usize::MAX);
             noticed.notices_at.iter().rev().filter(|at| **at < error_at).for_each(|at| self.move_notice(*at));
         }
-        if let (Some(unread), Some(participant)) = (noticed.unread_syncs, self.participants.get_mut(index)) {
+        if let (Some(unread), Some(participant)) = (noticed.unread_syncs, self.transaction.participants_mut().get_mut(index)) {
             participant.needs_sync = false;
             self.client.put_back_syncs(unread);
         }
@@ -206,7 +205,7 @@ impl Session {
     fn in_own_text(&self, frame: Bytes) -> Bytes {
         let frame = self.without_answers(self.with_own_position(self.with_untimed_position(frame)));
         // What is kept comes back here as the failure of the statement around it.
-        match self.characters_before {
+        match self.running.characters_before {
             before if before > 0 && !self.client.is_diverted() => with_position(frame, |position| position + before),
             _ => frame,
         }
@@ -217,15 +216,13 @@ impl Session {
         let Ok(Some(header)) = FrameHeader::peek(self.client.output.get(at..).unwrap_or_default(), usize::MAX / 2) else { return };
         let after = self.client.output.split_off((at + header.total).min(self.client.output.len()));
         let notice = self.client.output.split_off(at).freeze();
-        let before = self.characters_before;
+        let before = self.running.characters_before;
         self.client.output.extend_from_slice(&with_position(notice, |position| position + before));
         self.client.output.unsplit(after);
     }
 
     pub(in crate::session) async fn fill(&mut self, index: usize) -> Result<(), Failure> {
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         match participant.connection.fill().await {
             Ok(()) => Ok(()),
             Err(error) => Err(self.participant_lost(index, &error)),
@@ -239,14 +236,15 @@ impl Session {
 
     /// The shard's own words, under the message that names it.
     pub(in crate::session) fn with_lost_shard(&self, index: usize, error: PgError) -> PgError {
-        let name = self.participants.get(index).map(|participant| participant.connection.pool().address.name.as_str());
+        let name =
+            self.transaction.participants().get(index).map(|participant| participant.connection.pool().address.name.as_str());
         let message = format!("connection to shard \"{}\" was lost", name.unwrap_or_default());
         PgError { message, ..error }
     }
 
     /// Cancel requests reach this backend from now on.
     pub(in crate::session) fn note_running(&mut self, index: usize) {
-        let Some(participant) = self.participants.get(index) else { return };
+        let Some(participant) = self.transaction.participants().get(index) else { return };
         self.cancel.started(&participant.connection);
     }
 }

@@ -142,7 +142,7 @@ impl Session {
 
     /// A text with what its names mean now.
     pub(in crate::session) fn statement_text(&self, text: Bytes, types: Box<[u32]>) -> Arc<StatementText> {
-        let search_path = Arc::clone(&self.statement_search_path);
+        let search_path = Arc::clone(&self.reading.search_path);
         let (constants, parsed) = self.constants_of(&text);
         Arc::new(StatementText { text, types, catalog_version: self.schema_version(), search_path, constants, parsed })
     }
@@ -169,7 +169,7 @@ impl Session {
     pub(in crate::session) fn means_the_same(&self, statement: &Statement) -> bool {
         let key = &statement.key;
         key.catalog_version == self.schema_version()
-            && (Arc::ptr_eq(&key.search_path, &self.statement_search_path) || *key.search_path == *self.statement_search_path)
+            && (Arc::ptr_eq(&key.search_path, &self.reading.search_path) || *key.search_path == *self.reading.search_path)
             && self.reads_constants_alike(&key.constants)
     }
 
@@ -203,7 +203,8 @@ impl Session {
     fn answer(&mut self, tag: u8) {
         let current = self.batch.current;
         let waiting = self
-            .participants
+            .transaction
+            .participants_mut()
             .iter_mut()
             .find(|participant| Some(participant.shard) == current && !participant.connection.pending.is_empty());
         match waiting {
@@ -431,13 +432,11 @@ impl Session {
             self.pin_if_needed(index, analysis);
         }
         let is_due = self.batch.unanswered.take().is_some_and(|unanswered| unanswered.id == statement.id);
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant.needs_sync = true;
         }
         self.prepare_as_told(index, &statement, is_due).await?;
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         participant.has_written |= statement.analysis().is_some_and(|analysis| analysis.effect == Effect::Write);
         let connection = &mut *participant.connection;
         let oids = Arc::clone(&connection.oids);
@@ -598,9 +597,7 @@ impl Session {
             self.batch.current = Some(shard);
         }
         let index = self.join(shard).await?;
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         participant.needs_sync = true;
         write(&mut participant.connection);
         Ok(())
@@ -675,7 +672,9 @@ impl Session {
                 Ok(())
             }
             Target::Portal(name) => match self.portals.remove(name) {
-                Some(Portal::Shard { shard, .. }) if self.participants.iter().any(|participant| participant.shard == shard) => {
+                Some(Portal::Shard { shard, .. })
+                    if self.transaction.participants().iter().any(|participant| participant.shard == shard) =>
+                {
                     let write = |connection: &mut Connection| {
                         connection.output.close_portal(name);
                         connection.expect(Reply::Close, true);
@@ -721,11 +720,12 @@ impl Session {
         let mut must_abort = self.batch.has_failed && !self.transaction.is_open();
         let mut has_failed = false;
         let current = self.current_index();
-        let others = (0..self.participants.len()).rev().filter(|index| Some(*index) != current);
+        let others = (0..self.transaction.participants().len()).rev().filter(|index| Some(*index) != current);
         let order: Vec<usize> = current.into_iter().chain(others).collect();
-        let shards: Vec<ShardId> = order.iter().filter_map(|index| Some(self.participants.get(*index)?.shard)).collect();
+        let shards: Vec<ShardId> =
+            order.iter().filter_map(|index| Some(self.transaction.participants().get(*index)?.shard)).collect();
         for shard in shards {
-            let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
+            let Some(index) = self.transaction.index_of(shard) else { continue };
             if must_abort {
                 self.abort_implicit(index);
             }
@@ -777,7 +777,7 @@ impl Session {
     /// Makes the shard roll back what the batch did there: a Bind of a statement that does not exist fails its implicit
     /// transaction.
     pub(in crate::session) fn abort_implicit(&mut self, index: usize) {
-        if let Some(participant) = self.participants.get_mut(index)
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index)
             && participant.needs_sync
         {
             let connection = &mut *participant.connection;

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::backend::{Connection, ForeignOids, Nesting, OID_NAMES_SQL, OidName, OidNames, Own, Pooled};
 use crate::error::PgError;
 use crate::session::gateway::MAP_DATABASE;
-use crate::session::{Failure, Participant, Session};
+use crate::session::{Failure, Session};
 use crate::shardmap::{Shard, ShardId};
 
 /// What all sessions have learnt.
@@ -53,12 +53,11 @@ impl Session {
     async fn home_names(&mut self) -> Result<OidNames, Failure> {
         let home = self.home()?;
         // What they are is for all sessions: not as a transaction sees them that has changed the schema.
-        let is_asked = |participant: &&mut Participant| participant.shard == home.id && self.schema_change.is_none();
-        let mut held = self.participants.iter_mut().filter(is_asked);
-        if let Some(participant) = held.find(|participant| !participant.needs_sync && participant.connection.is_at_rest()) {
+        let held = self.transaction.schema_change.is_none().then(|| self.transaction.on_mut(home.id)).flatten();
+        if let Some(participant) = held.filter(|participant| !participant.needs_sync && participant.connection.is_at_rest()) {
             return names(&mut participant.connection, &home.name).await;
         }
-        let settings = Arc::clone(&self.login_settings);
+        let settings = Arc::clone(&self.login.settings);
         let mut connection = self.checkout_any(&home, &settings).await?;
         let names = names(&mut connection, &home.name).await?;
         connection.release();
@@ -92,7 +91,8 @@ impl Session {
     /// Those of what the open transaction has made on its shards. `version`: of the catalogue that shows it.
     pub(in crate::session) async fn learn_own_oids(&mut self, version: u64) -> Result<(), Failure> {
         let home = self.home()?.id;
-        let mut shards: Vec<ShardId> = self.participants.iter().filter(|one| one.has_begun).map(|one| one.shard).collect();
+        let mut shards: Vec<ShardId> =
+            self.transaction.participants().iter().filter(|one| one.has_begun).map(|one| one.shard).collect();
         shards.retain(|shard| *shard != home && *shard != MAP_DATABASE);
         if shards.is_empty() {
             return Ok(());
@@ -100,7 +100,7 @@ impl Session {
         let at_home = self.own_names(home).await?;
         for shard in shards {
             let names = self.own_names(shard).await?;
-            if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) {
+            if let Some(participant) = self.transaction.on_mut(shard) {
                 participant.lacks_oids = false;
                 participant.connection.oids = Arc::new(ForeignOids::between(version, &names, &at_home));
             }
@@ -110,14 +110,14 @@ impl Session {
 
     /// Of a shard on which the transaction has changed the schema. Nobody else learns what it has made.
     pub(in crate::session) async fn learn_oids_late(&mut self, index: usize) -> Result<(), Failure> {
-        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        let Some(participant) = self.transaction.participants_mut().get_mut(index) else { return Ok(()) };
         participant.lacks_oids = false;
         let shard = self.gateway.shard(participant.shard)?;
         if shard.is_home || shard.id == MAP_DATABASE {
             return Ok(());
         }
         let home = self.home()?.id;
-        let at_home = if self.index_of(home).is_some() {
+        let at_home = if self.transaction.index_of(home).is_some() {
             Arc::new(self.own_names(home).await?)
         } else {
             self.learn_home_oids(&shard).await?;
@@ -129,19 +129,19 @@ impl Session {
         let names = self.own_names(shard.id).await?;
         // No other transaction takes these for its own.
         let version = self.gateway.own_version();
-        if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard.id) {
+        if let Some(participant) = self.transaction.on_mut(shard.id) {
             participant.connection.oids = Arc::new(ForeignOids::between(version, &names, &at_home));
         }
         Ok(())
     }
 
     async fn own_names(&mut self, shard: ShardId) -> Result<OidNames, Failure> {
-        let index = self.index_of(shard).ok_or_else(|| PgError::internal("participant is gone"))?;
+        let index = self.transaction.index_of(shard).ok_or_else(|| PgError::internal("participant is gone"))?;
         if self.transaction.is_open() {
-            self.catch_up(index);
+            self.transaction.catch_up(index, &self.gateway.registry);
         }
         self.sync(index).await?;
-        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+        let participant = self.transaction.at(index)?;
         let name = participant.connection.pool().address.name.clone();
         names(&mut participant.connection, &name).await
     }

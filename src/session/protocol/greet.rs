@@ -37,7 +37,7 @@ pub(in crate::session) struct Greeting {
 
 impl Session {
     pub(in crate::session) async fn greet(&mut self) -> Result<(), SessionEnd> {
-        let key = (self.identity.user.clone(), self.identity.parameters.clone());
+        let key = (self.login.identity.user.clone(), self.login.identity.parameters.clone());
         let greeting = match self.gateway.greetings.get(&key) {
             Some(greeting) => greeting,
             None => {
@@ -50,18 +50,18 @@ impl Session {
             }
         };
         self.settings = Arc::clone(&greeting.settings);
-        self.login_settings = Arc::clone(&greeting.settings);
+        self.login.settings = Arc::clone(&greeting.settings);
         greeting.settings.iter().for_each(|(name, _)| self.custom_names.insert(name));
         self.reported.clone_from(&greeting.parameters);
         for (name, value) in &greeting.parameters {
             originate::parameter_status(&mut self.client.output, name, value);
             if &**name == "application_name" {
-                self.row.set_application_name(value);
+                self.shown.row.set_application_name(value);
             }
         }
-        self.row.end(b'I');
-        self.greeting = greeting;
-        let (process_id, secret) = self.cancel_key;
+        self.shown.row.end(b'I');
+        self.login.greeting = greeting;
+        let (process_id, secret) = self.login.cancel_key;
         self.client.output.put_slice(&[b'K', 0, 0, 0, 12]);
         self.client.output.put_i32(process_id);
         self.client.output.put_i32(secret);
@@ -71,7 +71,7 @@ impl Session {
 
     /// Asks the home shard, or another one while home is away. Without any shard: fixed values.
     async fn learn_greeting(&mut self) -> Result<Greeting, SessionEnd> {
-        let wanted = startup_settings(&self.identity.parameters).map_err(SessionEnd::Fatal)?;
+        let wanted = startup_settings(&self.login.identity.parameters).map_err(SessionEnd::Fatal)?;
         for (name, value) in &wanted {
             check_allowed(&name.to_ascii_lowercase(), Some(value))
                 .map_err(|error| SessionEnd::Fatal(PgError { severity: Severity::Fatal, ..error }))?;
@@ -80,7 +80,7 @@ impl Session {
         if snapshot.shards.is_empty() {
             return Ok(Greeting {
                 settings: Arc::default(),
-                parameters: parameters_without_shard(&self.identity.user),
+                parameters: parameters_without_shard(&self.login.identity.user),
                 search_path: "\"$user\", public".to_owned(),
                 isolation: Isolation::default(),
                 is_of_home: false,
@@ -116,13 +116,13 @@ impl Session {
     /// A login relies on no map: where the proxy had lost its lease and has another one, it is tried by that one.
     async fn checkout_for_login(&mut self, shard: &Arc<Shard>) -> Result<Pooled, Failure> {
         for _ in 0..LEASE_ATTEMPTS {
-            self.generation = self.gateway.map.load().generation();
+            self.transaction.generation = self.gateway.map.load().generation();
             match self.checkout_any(shard, &Arc::default()).await {
                 Err(Failure::Error(error)) if error == routing::was_shut_out() => sleep(LEASE_PAUSE).await,
                 checked_out => return checked_out,
             }
         }
-        Err(CheckoutError::ShutOut { shard: shard.name.clone(), generation: self.generation }.into())
+        Err(CheckoutError::ShutOut { shard: shard.name.clone(), generation: self.transaction.generation }.into())
     }
 }
 

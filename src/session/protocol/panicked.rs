@@ -19,7 +19,7 @@ use crate::wire::{self, FRAME_HEADER_BYTES, client_tag};
 
 /// The statement that a session runs.
 #[derive(Default)]
-pub(in crate::session) enum Running {
+pub(in crate::session) enum RunningStatement {
     /// None has been taken from the client's input.
     #[default]
     Nothing,
@@ -39,8 +39,8 @@ impl Session {
 
     /// For the log and for other sessions.
     pub(super) fn run_prepared(&mut self, statement: &Arc<Statement>) {
-        self.running = Running::Prepared(Arc::clone(statement));
-        self.row.show_prepared(&statement.key);
+        self.running.statement = RunningStatement::Prepared(Arc::clone(statement));
+        self.shown.row.show_prepared(&statement.key);
     }
 
     async fn panicked(&mut self, panic: Box<dyn Any + Send>) -> SessionEnd {
@@ -57,10 +57,10 @@ impl Session {
 
     /// The text of the statement that is being run or looked at.
     fn running_text(&self) -> Option<&str> {
-        match &self.running {
-            Running::Query(body) => text_of(body),
-            Running::Prepared(statement) => Some(statement.text()),
-            Running::Nothing => {
+        match &self.running.statement {
+            RunningStatement::Query(body) => text_of(body),
+            RunningStatement::Prepared(statement) => Some(statement.text()),
+            RunningStatement::Nothing => {
                 let header = wire::FrameHeader::peek(&self.client.input, usize::MAX / 2).ok()??;
                 let body = self.client.input.get(FRAME_HEADER_BYTES..header.total)?;
                 match header.tag {

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-use super::panicked::Running;
+use super::panicked::RunningStatement;
 use crate::backend::{Reply, ShardText};
 use crate::error::{PgError, SqlState};
 use crate::routing::{Inputs, Reach};
@@ -27,7 +27,7 @@ impl Session {
     ///
     /// Where messages of the extended protocol came before it without a Sync, it is part of their transaction and ends it.
     pub(in crate::session) async fn query(&mut self, body: Bytes) -> Result<(), SessionEnd> {
-        self.running = Running::Query(body.clone());
+        self.running.statement = RunningStatement::Query(body.clone());
         let text = query(&body)?;
         if self.batch.is_open && !Box::pin(self.join_pipeline()).await? {
             return Ok(());
@@ -35,7 +35,7 @@ impl Session {
         self.statements.remove(&b""[..]);
         let result = match std::str::from_utf8(text) {
             Ok(text) => {
-                self.row.show_text(text);
+                self.shown.row.show_text(text);
                 self.run_text(text).await
             }
             Err(_) => Err(invalid_encoding().into()),
@@ -103,13 +103,13 @@ impl Session {
             let [statement] = read.analyzed.statements.as_slice() else {
                 return Err(PgError::internal("a statement about the cluster is not one").into());
             };
-            self.answered = Some(Box::new((made, text.to_owned())));
+            self.running.answered = Some(Box::new((made, text.to_owned())));
             let run = self.run_as_read(statement, &changed, &read).await;
             let run = run.map_err(|failure| match failure {
                 Failure::Shard(frame) => Failure::Shard(self.without_answers(frame)),
                 other => other,
             });
-            self.answered = None;
+            self.running.answered = None;
             return run;
         }
         self.run_as_read(statement, text, read).await
@@ -136,7 +136,7 @@ impl Session {
         match self.counted(route) {
             Ok(Route::Shard(reach)) => self.run_on_shard(&reach, statement, text).await,
             Err(failure) => Box::pin(self.refuse(failure, statement, text)).await,
-            Ok(route) => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
+            Ok(route) => Box::pin(self.run_by_route(route, statement, text, &inputs)).await,
         }
     }
 
@@ -174,7 +174,7 @@ impl Session {
         match self.counted(route) {
             Ok(Route::Shard(reach)) => self.run_on_shard(&reach, statement, text).await,
             Err(failure) => self.refuse(failure, statement, text).await,
-            Ok(route) => Box::pin(self.run_elsewhere(route, statement, text, &inputs)).await,
+            Ok(route) => Box::pin(self.run_by_route(route, statement, text, &inputs)).await,
         }
     }
 
@@ -203,23 +203,19 @@ impl Session {
         };
         let text = timed.as_deref().unwrap_or(text);
         let index = self.join(shard).await?;
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         participant.has_written |= statement.effect == Effect::Write;
         self.check_sequence_value(index, statement)?;
         self.pin_if_needed(index, statement);
         let text = ShardText::of(reach, text.as_bytes(), &self.context)?;
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         let connection = &mut *participant.connection;
         connection.output.query(&text);
         connection.unnamed = None;
         connection.expect(Reply::Query, true);
         let drained = self.drain(index).await;
         self.transaction.timed = None;
-        if let Some(participant) = self.participants.get_mut(index)
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index)
             && drained.is_ok()
         {
             participant.needs_sync = false;
@@ -241,13 +237,13 @@ impl Session {
             }
         }
         let mut end = 0;
-        self.characters_before = 0;
+        self.running.characters_before = 0;
         for range in read.analyzed.ranges(text) {
-            self.characters_before += text.get(end..range.start).map_or(0, |before| before.chars().count());
+            self.running.characters_before += text.get(end..range.start).map_or(0, |before| before.chars().count());
             end = range.start;
             let run = self.run_one_of_several(text.get(range).unwrap_or_default()).await;
             if let Err(failure) = run.map_err(|failure| self.in_whole_text(failure)) {
-                self.characters_before = 0;
+                self.running.characters_before = 0;
                 if self.batch.is_implicit {
                     self.settle(failure)?;
                     self.recover_skipping().await?;
@@ -258,7 +254,7 @@ impl Session {
                 return Err(failure);
             }
         }
-        self.characters_before = 0;
+        self.running.characters_before = 0;
         if std::mem::take(&mut self.batch.is_implicit) {
             self.commit_everywhere().await?;
         }
@@ -282,7 +278,7 @@ impl Session {
 
     /// A failure of one of several statements, with its position in the whole text.
     fn in_whole_text(&self, failure: Failure) -> Failure {
-        let before = self.characters_before;
+        let before = self.running.characters_before;
         match failure {
             Failure::Shard(frame) if before > 0 => Failure::Shard(with_position(frame, |position| position + before)),
             Failure::Error(error) => {
@@ -326,7 +322,7 @@ impl Session {
 
     /// After an error that came from what was put before a simple query, the shard skips until Sync.
     async fn recover_skipping(&mut self) -> Result<(), SessionEnd> {
-        for index in (0..self.participants.len()).rev() {
+        for index in (0..self.transaction.participants().len()).rev() {
             match self.sync_and_commit(index).await {
                 Ok(()) | Err(Failure::Forwarded) => {}
                 Err(failure) => self.settle(failure)?,

@@ -28,9 +28,7 @@ impl Session {
         is_due: bool,
     ) -> Result<(), Failure> {
         let prepared_max = self.gateway.prepared_max();
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         let connection = &mut *participant.connection;
         let there = connection.prepared.columns(statement.id);
         if let (Some(there), None) = (there, statement.told.get()) {
@@ -56,7 +54,11 @@ impl Session {
         self.batch.unheard.push(Arc::clone(statement));
         let Some((columns, true)) = told else { return Ok(()) };
         self.drain_with_flush(index).await?;
-        let there = self.participants.get(index).and_then(|participant| participant.connection.prepared.columns(statement.id));
+        let there = self
+            .transaction
+            .participants()
+            .get(index)
+            .and_then(|participant| participant.connection.prepared.columns(statement.id));
         if there == Some(columns) { Ok(()) } else { Err(changed().into()) }
     }
 

@@ -13,7 +13,7 @@ use crate::routing::Reach;
 use crate::session::protocol::describe::prepare_on;
 use crate::session::protocol::statement::Statement;
 use crate::session::protocol::told::{changed, changed_meanwhile};
-use crate::session::reads::elsewhere::{
+use crate::session::reads::scatter::{
     Scattered, capitalised, failure_of_covered, inexact, is_data_error, may_be_of_excluded, of_moving_rows, with_shard_named,
 };
 use crate::session::{Failure, Session};
@@ -23,30 +23,26 @@ use crate::wire::{self, originate};
 
 /// How the shards are asked.
 pub(in crate::session) enum Request<'a> {
-    /// By a Query.
-    Text(&'a Covered),
     /// By a text without parameters; `after_names`: the rest of its Bind.
     Unnamed { text: &'a Covered, after_names: &'a [u8] },
     /// By a statement that each shard prepares, with the client's parameters.
     Bound { fragment: &'a Statement, bind: &'a wire::Bind<'a>, after_names: &'a [u8] },
-    /// By a text that executes a statement which each shard prepares.
-    Executed { fragment: &'a Statement, text: &'a Covered, after_names: &'a [u8] },
 }
 
 impl Request<'_> {
     /// What the connections keep.
     fn prepared(&self) -> Option<&Statement> {
         match self {
-            Request::Bound { fragment, .. } | Request::Executed { fragment, .. } => Some(fragment),
-            Request::Text(_) | Request::Unnamed { .. } => None,
+            Request::Bound { fragment, .. } => Some(fragment),
+            Request::Unnamed { .. } => None,
         }
     }
 
     /// By what the shards compute.
     fn covering(&self) -> Option<&Covered> {
         match self {
-            Request::Text(text) | Request::Unnamed { text, .. } => Some(text),
-            Request::Bound { fragment, .. } | Request::Executed { fragment, .. } => fragment.covered.as_ref(),
+            Request::Unnamed { text, .. } => Some(text),
+            Request::Bound { fragment, .. } => fragment.covered.as_ref(),
         }
     }
 
@@ -57,12 +53,7 @@ impl Request<'_> {
             connection.pending.clear();
         }
         match self {
-            Request::Text(text) => {
-                connection.unnamed = None;
-                connection.output.query(&ShardText::covered(text));
-                return Ok(());
-            }
-            Request::Unnamed { text, after_names } | Request::Executed { text, after_names, .. } => {
+            Request::Unnamed { text, after_names } => {
                 connection.unnamed = None;
                 let text = ShardText::covered(text);
                 connection.output.parse(StatementName::Unnamed, &text, &[]);
@@ -75,6 +66,8 @@ impl Request<'_> {
             }
         }
         connection.output.describe_portal(b"");
+        // BindComplete, which proves the snapshot, comes now, however long the first row takes.
+        connection.output.flush();
         connection.output.execute(b"", 0);
         connection.output.sync();
         Ok(())
@@ -94,12 +87,12 @@ impl Session {
             self.join_clean(*shard).await?;
         }
         let prepared_max = self.gateway.prepared_max();
-        for participant in self.of_shards(reach.shards()) {
+        for participant in self.transaction.on_all(reach.shards()) {
             request.put(&mut participant.connection, reach, prepared_max)?;
         }
         let scattered = self.scatter_on(reach.shards(), spec, request.covering()).await;
         if let (Err(_), Some(fragment)) = (&scattered, request.prepared()) {
-            for participant in self.of_shards(reach.shards()) {
+            for participant in self.transaction.on_all(reach.shards()) {
                 participant.connection.prepared.doubt(fragment.id);
             }
         }
@@ -113,19 +106,13 @@ impl Session {
         Ok(index)
     }
 
-    pub(in crate::session) fn of_shards<'a>(
-        &'a mut self,
-        shards: &'a [ShardId],
-    ) -> impl Iterator<Item = &'a mut crate::session::Participant> {
-        self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard))
-    }
-
     /// Sends what is in the outputs, merges what comes.
     async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec, covering: Option<&Covered>) -> Result<Scattered, Failure> {
-        self.participants.sort_by_key(|participant| participant.shard);
+        self.transaction.participants_mut().sort_by_key(|participant| participant.shard);
+        self.client.map_until_proven = self.transaction.pinned_map.lend_until_proven();
         let mut connections = Vec::with_capacity(shards.len());
         let mut asked = Vec::with_capacity(shards.len());
-        for participant in self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard)) {
+        for participant in self.transaction.on_all(shards) {
             asked.push(participant.shard);
             self.cancel.started(&participant.connection);
             connections.push(&mut *participant.connection);
@@ -134,9 +121,8 @@ impl Session {
         for connection in &mut connections {
             connection.send().await;
         }
-        self.client.map_until_rows = self.pinned_map.lend_until_rows();
         let merged = scatter(connections, spec, &mut self.client).await;
-        self.pinned_map.give_back(self.client.map_until_rows.take());
+        self.transaction.pinned_map.give_back(self.client.map_until_proven.take());
         match merged {
             Ok(ScatterEnd::LastStep(text)) => Ok(Scattered::LastStep(text)),
             Ok(ScatterEnd::Unranked(pieces)) => {
@@ -156,12 +142,13 @@ impl Session {
                 self.data_error_of_more(&frame, spec)
             }
             Err(ScatterError::Shard { index, frame, .. }) => {
-                let participant = self.participants.iter().find(|participant| asked.get(index) == Some(&participant.shard));
+                let participant =
+                    self.transaction.participants().iter().find(|participant| asked.get(index) == Some(&participant.shard));
                 let name = participant.map(|participant| participant.connection.pool().address.name.as_str());
                 Err(failure_of_covered(with_shard_named(&frame, name.unwrap_or_default()), covering))
             }
             Err(ScatterError::Lost { index, error }) => {
-                match self.participants.iter().position(|participant| asked.get(index) == Some(&participant.shard)) {
+                match self.transaction.participants().iter().position(|participant| asked.get(index) == Some(&participant.shard)) {
                     Some(index) => Err(self.participant_lost(index, &error)),
                     None => Err(PgError::internal("shard is gone").into()),
                 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::elsewhere::{is_data_error, of_moving_rows, with_shard_named};
+use super::scatter::{is_data_error, of_moving_rows, with_shard_named};
 use crate::backend::{CANCEL_TIMEOUT, Checkout, Pooled, STATEMENT_TIMEOUT};
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::{
@@ -151,28 +151,15 @@ impl Session {
         plan::gather(reach, &self.transaction_scope(), recipe)
     }
 
-    /// Execute of a portal.
+    /// Execute of a portal, or what asks like one. `describes`: in the simple protocol.
     pub(in crate::session) async fn gather_bound(
         &mut self,
         statement: &Arc<Statement>,
-        bind: &Bytes,
+        bind: &wire::Bind<'_>,
         gathering: &Gathering,
+        describes: bool,
     ) -> Result<(), Failure> {
-        let bind = wire::bind(bind).map_err(SessionEnd::from)?;
-        self.gather_prepared(statement, gathering, &bind, false, Then::Answer).await.map(drop)
-    }
-
-    /// EXECUTE with these values. `bind`: of the EXECUTE itself, in the extended protocol.
-    pub(in crate::session) async fn gather_values(
-        &mut self,
-        statement: &Arc<Statement>,
-        gathering: &Gathering,
-        values: &[Parameter<'_>],
-        bind: Option<&wire::Bind<'_>>,
-    ) -> Result<(), Failure> {
-        let body = bind_body(values, bind.map_or(&[], |bind| bind.result_formats));
-        let values = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
-        self.gather_prepared(statement, gathering, &values, bind.is_none(), Then::Answer).await.map(drop)
+        self.gather_prepared(statement, gathering, bind, describes, Then::Answer).await.map(drop)
     }
 
     async fn gather_prepared(
@@ -231,7 +218,7 @@ impl Session {
             match Box::pin(self.gather_as(&description.parameter_types, &columns, Asked { gathering: &gathering, ..asked })).await {
                 Err(Failed { is_of_load: true, .. }) => {
                     tracing::debug!("no input stays on its shards");
-                    self.not_staying.note(asked.text);
+                    self.staging.not_staying.note(asked.text);
                 }
                 run => return run.map_err(|failed| failed.failure),
             }
@@ -296,7 +283,8 @@ impl Session {
             is_renamed: recipe.is_renamed,
             is_permitted: false,
         };
-        let has_begun = self.participants.iter().any(|participant| participant.shard == home && participant.has_begun);
+        let has_begun =
+            self.transaction.participants().iter().any(|participant| participant.shard == home && participant.has_begun);
         if has_begun || recipe.reads(Source::Temporary) {
             self.check_rights_in_transaction(home, &statement, &asked).await?;
             statement.is_permitted = true;
@@ -350,7 +338,7 @@ impl Session {
     ) -> Result<(), Failure> {
         let index = self.join(home).await?;
         self.sync(index).await?;
-        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+        let participant = self.transaction.at(index)?;
         match gather::check_rights::<Ended>(&mut participant.connection, statement).await {
             Ok(()) => Ok(()),
             Err(GatherError::Shard { side, stage, frame }) => Err(refused(side, stage, &frame, "", asked)),
@@ -367,7 +355,7 @@ impl Session {
         let home = self.home()?;
         let settings = self.settings_now();
         let has_snapshots = self.transaction.is_open() && self.has_snapshot();
-        let own = self.participants.iter().filter(|participant| participant.is_own());
+        let own = self.transaction.participants().iter().filter(|participant| participant.is_own());
         let own: Vec<ShardId> = match has_snapshots {
             true => gathering
                 .reach
@@ -402,7 +390,7 @@ impl Session {
             let index = self.join(*id).await?;
             self.sync(index).await?;
             let name = self.gateway.shard(*id)?.name.clone();
-            let has_begun = self.participants.get(index).is_some_and(|participant| participant.has_begun);
+            let has_begun = self.transaction.participants().get(index).is_some_and(|participant| participant.has_begun);
             let fragments = match has_begun {
                 true => {
                     let has_shards = is_own(id) && gathering.reach.shards().contains(id);
@@ -412,7 +400,8 @@ impl Session {
             };
             hands.own.push(Own { shard: *id, name, fragments });
         }
-        let own = self.participants.iter().filter(|participant| hands.own.iter().any(|own| own.shard == participant.shard));
+        let own =
+            self.transaction.participants().iter().filter(|participant| hands.own.iter().any(|own| own.shard == participant.shard));
         let own = own.map(|participant| &participant.connection);
         let outside = std::iter::once(&hands.scratch).chain(hands.parts.iter().map(|(_, connection)| connection));
         for connection in outside.chain(own) {
@@ -435,7 +424,7 @@ impl Session {
         let Hands { scratch, script, outside, parts, own } = hands;
         let mut senders: Vec<Part<'_>> = parts.iter_mut().map(|(_, connection)| Part::new(&mut *connection, outside)).collect();
         // In the order of `own`, by which errors are named.
-        let mut participants: Vec<&mut Participant> = self.participants.iter_mut().collect();
+        let mut participants: Vec<&mut Participant> = self.transaction.participants_mut().iter_mut().collect();
         for own in own.iter() {
             let place = participants.iter().position(|participant| participant.shard == own.shard);
             let participant = place.map(|place| participants.swap_remove(place));
@@ -448,7 +437,7 @@ impl Session {
         let loaded = before(deadline, cancelled.as_mut(), Box::pin(loading)).await?;
         tracing::debug!(bytes = loaded.bytes, inputs = recipe.inputs.len(), "rows gathered");
         // What is left reads what has been gathered.
-        self.pinned_map.note_rows();
+        self.transaction.pinned_map.note_rows();
         *rows = Some(loaded);
         for (_, connection) in parts.drain(..) {
             release(&self.cancel, connection);
@@ -466,8 +455,8 @@ impl Session {
     /// After a failure: the transaction's own connections are told to stop, and what they still say is thrown away.
     async fn stop_own(&mut self, hands: &Hands) -> Result<(), Failure> {
         for own in &hands.own {
-            let Some(index) = self.participants.iter().position(|participant| participant.shard == own.shard) else { continue };
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let Some(index) = self.transaction.index_of(own.shard) else { continue };
+            let Some(participant) = self.transaction.participants_mut().get_mut(index) else { continue };
             if participant.connection.pending.is_empty() {
                 continue;
             }

@@ -1,6 +1,6 @@
 //! The last step of a statement over several shards whose groups are whole: PostgreSQL computes the answer from them.
 
-use super::elsewhere::{Scattered, without_position};
+use super::scatter::{Scattered, without_position};
 use crate::error::PgError;
 use crate::execute::{LastStep, LastStepEnd, LastStepError, last_step};
 use crate::session::{Failure, Session, lost};
@@ -36,8 +36,9 @@ impl Session {
             columns: &columns,
             describes: asked.describes,
         };
-        let index = self.participants.iter().position(|participant| participant.shard == shard);
-        let Some((index, participant)) = index.and_then(|index| Some((index, self.participants.get_mut(index)?))) else {
+        let index = self.transaction.index_of(shard);
+        let Some((index, participant)) = index.and_then(|index| Some((index, self.transaction.participants_mut().get_mut(index)?)))
+        else {
             return Err(lost("a shard", &crate::backend::ConnectionError::Closed).into());
         };
         match last_step(&mut participant.connection, &step, &mut self.client).await {

@@ -17,14 +17,13 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
-use super::elsewhere::fragment_text;
-use super::gather::bind_body;
+use super::scatter::fragment_text;
 use crate::backend::{ColumnsDigest, Own, StatementName};
 use crate::error::{PgError, SqlState};
 use crate::execute::{Next, Pieces, RowSink, Rows, Spec, without_last_columns};
-use crate::routing::{Inputs, Parameter, Reach};
+use crate::routing::{Inputs, Reach};
 use crate::session::cursor::Heard;
 use crate::session::protocol::describe::{Description, prepare_on, put_with_formats};
 use crate::session::protocol::statement::Statement;
@@ -52,6 +51,8 @@ struct Plan {
     /// The rest of a Bind of nothing with the formats of the fragments' rows.
     formats: Vec<u8>,
     codes: Vec<i16>,
+    /// What the client is told before the first row, when all shards have their snapshots; empty: nothing.
+    described: BytesMut,
     number: u64,
 }
 
@@ -80,13 +81,13 @@ impl Session {
         describes: bool,
     ) -> Result<(), Failure> {
         let description = self.describe(statement).await?;
-        let rows = description.rows.clone().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
-        let plan = self.lock_plan(statement, bind, reach, &description).await?;
+        let mut plan = self.lock_plan(statement, bind, reach, &description).await?;
         if describes {
-            put_with_formats(self.client.buffer(), &rows, bind.result_formats)?;
+            let rows = description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
+            put_with_formats(&mut plan.described, rows, bind.result_formats)?;
         }
         let count = match (plan.spec.limit, plan.wait) {
-            (Rows::Known(0), _) => 0,
+            (Rows::Known(0), _) => self.put_locked(&plan, Vec::new()).await?,
             (Rows::Known(limit), LockWait::Skip) => self.lock_first_free(&plan, limit).await?,
             (Rows::Known(limit), LockWait::Wait | LockWait::Error) => self.lock_first(&plan, limit).await?,
             (Rows::Unsaid, _) => self.lock_all(&plan).await?,
@@ -94,22 +95,6 @@ impl Session {
         };
         originate::command_complete(self.client.buffer(), &format!("SELECT {count}"));
         Ok(())
-    }
-
-    /// EXECUTE with these values. `bind`: of the EXECUTE itself, in the extended protocol.
-    pub(in crate::session) async fn lock_values(
-        &mut self,
-        statement: &Arc<Statement>,
-        reach: &Reach,
-        values: &[Parameter<'_>],
-        bind: Option<&wire::Bind<'_>>,
-    ) -> Result<(), Failure> {
-        let body = bind_body(values, bind.map_or(&[], |bind| bind.result_formats));
-        let values = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
-        if bind.is_none() {
-            return self.lock_rows_alone(statement, &values, reach).await;
-        }
-        self.lock_rows_bound(statement, &values, reach).await
     }
 
     /// In the extended protocol: outside of a transaction, the pipeline is one up to Sync.
@@ -174,6 +159,7 @@ impl Session {
             values: bind.with_result_formats(&[]),
             formats,
             codes,
+            described: BytesMut::new(),
             number: self.open_cursors.number(),
         })
     }
@@ -206,7 +192,7 @@ impl Session {
         for shard in plan.reach.shards() {
             self.join_clean(*shard).await?;
         }
-        for participant in self.participants.iter_mut().filter(|participant| plan.reach.shards().contains(&participant.shard)) {
+        for participant in self.transaction.on_all(plan.reach.shards()) {
             if has_savepoint {
                 put_command(participant, STATEMENT_SAVEPOINT);
             }
@@ -230,9 +216,7 @@ impl Session {
                 Ok(heard.into_iter().next().map(|heard| heard.columns).unwrap_or_default())
             }
             Err(failure) => {
-                for participant in
-                    self.participants.iter_mut().filter(|participant| plan.reach.shards().contains(&participant.shard))
-                {
+                for participant in self.transaction.on_all(plan.reach.shards()) {
                     participant.connection.prepared.doubt(plan.locking.id);
                     if let Some(guide) = &plan.guide {
                         participant.connection.prepared.doubt(guide.id);
@@ -254,9 +238,7 @@ impl Session {
         let shard = *plan.reach.shards().get(input).ok_or_else(|| PgError::internal("a shard is gone"))?;
         let index = self.join(shard).await?;
         self.sync(index).await?;
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         fetch.before.iter().for_each(|command| put_command(participant, command));
         let out = &mut participant.connection.output;
         if fetch.rows > 0 {
@@ -274,6 +256,7 @@ impl Session {
     /// Every row.
     async fn lock_all(&mut self, plan: &Plan) -> Result<u64, Failure> {
         let columns = self.open_locks(plan, false).await?;
+        self.client.buffer().extend_from_slice(&plan.described);
         let mut pieces = self.lock_pieces(plan, plan.spec.clone(), columns)?;
         let portal = plan.portal();
         let mut count = 0;
@@ -446,6 +429,7 @@ impl Session {
 
     /// Those that OFFSET leaves out are locked, and not shown.
     async fn put_locked(&mut self, plan: &Plan, rows: Vec<Bytes>) -> Result<u64, Failure> {
+        self.client.buffer().extend_from_slice(&plan.described);
         let mut count = 0;
         let skipped = usize::try_from(plan.skipped()).unwrap_or(usize::MAX);
         for row in rows.into_iter().skip(skipped) {

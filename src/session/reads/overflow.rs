@@ -42,7 +42,7 @@ impl Session {
         let home = self.home()?;
         let place = Place {
             pool: self.pool(&home)?,
-            runtime: self.runtime,
+            runtime: self.login.runtime,
             settings: self.settings_now(),
             names: self.custom_names.clone(),
             cancel: Arc::clone(&self.cancel),

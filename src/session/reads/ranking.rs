@@ -1,6 +1,6 @@
 //! Rows of several shards whose text PostgreSQL puts in order: one of the shards is asked how the values sort.
 
-use super::elsewhere::{Scattered, inexact, without_position};
+use super::scatter::{Scattered, inexact, without_position};
 use crate::backend::{ColumnsDigest, ConnectionError};
 use crate::error::PgError;
 use crate::execute::{CombineError, Next, Pieces, RowSink, Spec, Unranked, ranks};
@@ -70,8 +70,9 @@ impl Session {
         columns: &[Unranked],
         shard: ShardId,
     ) -> Result<Result<(), CombineError>, Failure> {
-        let index = self.participants.iter().position(|participant| participant.shard == shard);
-        let Some((index, participant)) = index.and_then(|index| Some((index, self.participants.get_mut(index)?))) else {
+        let index = self.transaction.index_of(shard);
+        let Some((index, participant)) = index.and_then(|index| Some((index, self.transaction.participants_mut().get_mut(index)?)))
+        else {
             return Err(lost("a shard", &ConnectionError::Closed).into());
         };
         match ranks(&mut participant.connection, columns).await {

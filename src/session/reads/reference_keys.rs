@@ -20,7 +20,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
 
-use super::elsewhere::with_shard_named;
+use super::scatter::with_shard_named;
 use crate::backend::{ConnectionError, Own, Reply, ShardText};
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::read_to_end;
@@ -41,7 +41,7 @@ impl Session {
         let shards = reach.shards();
         let has_groups = matches!(merge.combine, Some(Combine::Groups(_)));
         // On a connection that the session keeps, what comes between two statements is the client's.
-        let keeps_any = self.participants.iter().any(|participant| participant.pinned_by.is_some());
+        let keeps_any = self.transaction.participants().iter().any(|participant| participant.pinned_by.is_some());
         if !has_groups || keeps_any || self.transaction.is_open() || self.has_snapshot() {
             return Ok(None);
         }
@@ -108,7 +108,7 @@ impl Session {
     /// Ends the transactions. The answer is there, or will not come: what goes wrong here costs the connection and nothing else.
     pub(in crate::session) async fn end_snapshots(&mut self, shards: &[ShardId]) {
         self.run_on_all(shards, ROLLBACK).await;
-        if self.of_shards(shards).any(|participant| participant.connection.status != b'I') {
+        if self.transaction.on_all(shards).any(|participant| participant.connection.status != b'I') {
             // A cancel request that came late has met it.
             self.run_on_all(shards, ROLLBACK).await;
         }
@@ -124,19 +124,19 @@ impl Session {
     /// Whether all have one.
     async fn take_snapshots(&mut self, shards: &[ShardId]) -> bool {
         self.run_on_all(shards, SNAPSHOT).await;
-        self.of_shards(shards).filter(|participant| participant.connection.status == b'T').count() == shards.len()
+        self.transaction.on_all(shards).filter(|participant| participant.connection.status == b'T').count() == shards.len()
     }
 
     /// All are asked before the first is waited for. What they answer shows in their status.
     async fn run_on_all(&mut self, shards: &[ShardId], sql: &str) {
-        for participant in self.of_shards(shards) {
+        for participant in self.transaction.on_all(shards) {
             let connection = &mut *participant.connection;
             connection.output.query(&Own::Transaction.text(sql));
             connection.unnamed = None;
             connection.expect(Reply::Query, false);
             connection.send().await;
         }
-        for participant in self.of_shards(shards) {
+        for participant in self.transaction.on_all(shards) {
             if let Err(error) = read_to_end(&mut participant.connection).await {
                 tracing::debug!(%error, sql, "a shard was lost");
             }
@@ -145,9 +145,9 @@ impl Session {
 
     /// The rows of a query of the proxy's own; `None`: the shard has refused it.
     async fn ask(&mut self, shard: ShardId, text: &ShardText<'_>) -> Result<Option<Vec<Vec<Option<Bytes>>>>, Failure> {
-        let place = self.participants.iter().position(|participant| participant.shard == shard);
+        let place = self.transaction.index_of(shard);
         let index = place.ok_or_else(|| PgError::internal("shard is gone"))?;
-        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("shard is gone"))?;
+        let participant = self.transaction.participants_mut().get_mut(index).ok_or_else(|| PgError::internal("shard is gone"))?;
         self.cancel.started(&participant.connection);
         match participant.connection.simple(text).await {
             Ok(rows) => Ok(Some(rows)),

@@ -56,9 +56,9 @@ impl Session {
         value: &(dyn Fn(u16) -> Option<String> + Sync),
     ) -> Result<Option<Recipe>, Failure> {
         let scope = self.transaction_scope();
-        let is_own = scope.holds_any || self.schema_change.is_some() || (scope.is_open && scope.has_snapshot);
+        let is_own = scope.holds_any || self.transaction.schema_change.is_some() || (scope.is_open && scope.has_snapshot);
         let recipe = &gathering.recipe;
-        let is_tried = !is_own && !recipe.has_clock && !recipe.reads(Source::Temporary) && !self.not_staying.has(text);
+        let is_tried = !is_own && !recipe.has_clock && !recipe.reads(Source::Temporary) && !self.staging.not_staying.has(text);
         if !is_tried || text.len() > TEXT_MAX || !self.computes_in_transport() {
             return Ok(None);
         }
@@ -83,7 +83,7 @@ impl Session {
             Some(Recipe { inputs, ..recipe })
         });
         if bound.is_none() {
-            self.not_staying.note(text);
+            self.staging.not_staying.note(text);
         }
         Ok(bound)
     }

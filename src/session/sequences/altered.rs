@@ -12,7 +12,7 @@ use crate::backend::{Own, Stored};
 use crate::catalog::{SequenceName, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::execute::numbers::{Alteration, read_state, under_way};
-use crate::session::transaction::join::hidden_statement;
+use crate::session::transaction::replay::hidden_statement;
 use crate::session::{Failure, Session};
 use crate::shardmap::{SchemaChangeId, SequencePlace, SequenceState, Shard};
 use crate::sql::analysis::AlteredSequences;
@@ -111,11 +111,11 @@ impl Session {
         if !self.transaction.closed.contains(sequence) {
             self.transaction.closed.push(sequence.clone());
         }
-        if let Some(change) = &mut self.schema_change {
+        if let Some(change) = &mut self.transaction.schema_change {
             change.closes_sequences = true;
         }
         let numbers = self.gateway.numbers.clone();
-        let place = Box::pin(numbers.begin_alteration(&self.identity.user, sequence, change)).await?;
+        let place = Box::pin(numbers.begin_alteration(&self.login.identity.user, sequence, change)).await?;
         self.gateway.commits.failpoints.reach("after_sequence_closed").await;
         Ok(place)
     }
@@ -149,29 +149,28 @@ impl Session {
     }
 
     fn own_change(&self) -> Result<SchemaChangeId, PgError> {
-        let change = self.schema_change.as_ref().ok_or_else(|| PgError::internal("the change of the schema is not announced"))?;
+        let change = self
+            .transaction
+            .schema_change
+            .as_ref()
+            .ok_or_else(|| PgError::internal("the change of the schema is not announced"))?;
         Ok(change.id())
     }
 
     /// Before the commit: how far the transaction has come with what it has altered.
     pub(in crate::session) async fn note_alterations(&mut self) -> Result<(), Failure> {
         let (home, change) = (self.home()?.id, self.own_change()?);
-        let Some(index) = self.index_of(home) else { return Ok(()) };
-        for (place, (_, alteration)) in self.transaction.alterations.iter().enumerate() {
-            let mut later = self.transaction.alterations.iter().skip(place + 1);
-            if !alteration.has_moved || later.any(|(_, later)| later.sequence == alteration.sequence) {
-                continue;
-            }
-            let Some(participant) = self.participants.get_mut(index) else { continue };
-            hidden_statement(participant, &Own::Sequence.text(&note(alteration, change)));
-        }
+        let Some(index) = self.transaction.index_of(home) else { return Ok(()) };
+        let notes: Vec<String> = self.transaction.last_alterations().map(|alteration| note(alteration, change)).collect();
+        let participant = self.transaction.at(index)?;
+        notes.iter().for_each(|note| hidden_statement(participant, &Own::Sequence.text(note)));
         self.sync(index).await
     }
 
     /// The transaction has ended: what it has altered counts for everybody.
     pub(in crate::session) async fn settle_alterations(&mut self, change: SchemaChangeId) -> Result<(), PgError> {
         let numbers = self.gateway.numbers.clone();
-        for name in Box::pin(numbers.settle_alterations(&self.identity.user, &[change])).await? {
+        for name in Box::pin(numbers.settle_alterations(&self.login.identity.user, &[change])).await? {
             self.warn(SqlState::WARNING, &format!("sequence \"{name}\" may not have been set back, its numbers go on"));
         }
         Ok(())

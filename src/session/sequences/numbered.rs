@@ -109,14 +109,16 @@ impl Session {
         for numbered in &columns {
             let sequence = &numbered.sequence;
             // What the transaction goes back to, if it does, needs its own declaration.
-            let is_again = self.schema_change.as_ref().is_some_and(|change| change.is_declared(sequence));
+            let is_again = self.transaction.schema_change.as_ref().is_some_and(|change| change.is_declared(sequence));
             if is_again || self.gateway.numbers.is_committed(sequence).await? {
                 return Err(made_again(&sequence.1).into());
             }
             let store = self.gateway.map.store();
-            let generation =
-                store.declare_new_sequence(&self.identity.user, change, &numbered.declaration()).await.map_err(PgError::from)?;
-            if let Some(change) = &mut self.schema_change {
+            let generation = store
+                .declare_new_sequence(&self.login.identity.user, change, &numbered.declaration())
+                .await
+                .map_err(PgError::from)?;
+            if let Some(change) = &mut self.transaction.schema_change {
                 change.has_declared(numbered.clone(), generation);
             }
             if numbered.has_rows {

@@ -378,7 +378,7 @@ impl Session {
             alteration.set(number, is_called)?;
         } else {
             self.reopen_if_closed(sequence).await?;
-            Box::pin(self.gateway.numbers.set(&self.identity.user, sequence, number, is_called)).await?;
+            Box::pin(self.gateway.numbers.set(&self.login.identity.user, sequence, number, is_called)).await?;
         }
         if is_called {
             self.drawn.current.insert(sequence.clone(), Current::Number(number));
@@ -406,8 +406,8 @@ impl Session {
             Numbers::Drawn | Numbers::Unseen => self.note_numbers(Numbers::Unseen),
             Numbers::AtHome => {
                 self.note_numbers(Numbers::AtHome);
-                if let Some(participant) = self.participants.get_mut(index) {
-                    participant.connection.drawn_by = Some((self.cancel_key.0, self.drawn.drawn_at_home));
+                if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
+                    participant.connection.drawn_by = Some((self.login.cancel_key.0, self.drawn.drawn_at_home));
                 }
             }
         }
@@ -415,8 +415,8 @@ impl Session {
 
     /// `currval` and `lastval` of the home shard's sequences: only on a connection on which this session was the last to draw.
     pub(in crate::session) fn check_sequence_value(&mut self, index: usize, statement: &Analysis) -> Result<(), PgError> {
-        let Some(participant) = self.participants.get(index) else { return Ok(()) };
-        let own = (self.cancel_key.0, self.drawn.drawn_at_home);
+        let Some(participant) = self.transaction.participants().get(index) else { return Ok(()) };
+        let own = (self.login.cancel_key.0, self.drawn.drawn_at_home);
         let is_own = self.drawn.drawn_at_home > 0 && participant.connection.drawn_by == Some(own);
         let draws = statement.numbers == Numbers::AtHome;
         if draws || is_own || !statement.session_calls.contains(&SessionCall::SequenceValue) {

@@ -10,7 +10,7 @@ use crate::error::{PgError, SqlState};
 use crate::execute::numbers::Restart;
 use crate::session::route::Route;
 use crate::session::transaction::Transaction;
-use crate::session::transaction::join::hidden_statement;
+use crate::session::transaction::replay::hidden_statement;
 use crate::session::writes::write::{Request, Shown, Writing, WritingKind};
 use crate::session::{Failure, Session};
 use crate::sql::analysis::{Analysis, Command, Numbers};
@@ -43,11 +43,11 @@ impl Session {
             return Err(after_alteration().into());
         }
         let numbers = self.gateway.numbers.clone();
-        let mut restarts = Box::pin(numbers.begin_restart(&self.identity.user, tables)).await?;
+        let mut restarts = Box::pin(numbers.begin_restart(&self.login.identity.user, tables)).await?;
         let tag = self.write_on(writing, request, shown).await?;
         for shard in writing.shards() {
-            let Some(index) = self.index_of(*shard) else { continue };
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let Some(index) = self.transaction.index_of(*shard) else { continue };
+            let Some(participant) = self.transaction.participants_mut().get_mut(index) else { continue };
             for Restart { sequence, .. } in &restarts {
                 let name = quoted_literal(&quoted_name(&sequence.0, &sequence.1));
                 let text = format!("SELECT shardgate.use_up({name}::pg_catalog.regclass)");
@@ -74,7 +74,7 @@ impl Session {
             if restarts.iter().skip(place + 1).any(|(_, later)| later.sequence == restart.sequence) {
                 continue;
             }
-            if let Err(error) = Box::pin(numbers.finish_restart(&self.identity.user, restart)).await {
+            if let Err(error) = Box::pin(numbers.finish_restart(&self.login.identity.user, restart)).await {
                 tracing::warn!(%error, sequence = restart.sequence.1, "a sequence was not restarted");
                 let message = format!("sequence \"{}\" may not have been restarted, its numbers go on", restart.sequence.1);
                 self.warn(SqlState::WARNING, &message);

@@ -120,7 +120,7 @@ impl Session {
         let map = self.gateway.map.load();
         let own = |name: &str| self.effective(name).map(str::to_owned);
         (map.open_schema_changes == 0).then(|| RightsKey {
-            user: self.identity.user.clone(),
+            user: self.login.identity.user.clone(),
             role: own("role"),
             authorization: own("session_authorization"),
             sequence: sequence.clone(),

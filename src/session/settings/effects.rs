@@ -54,8 +54,8 @@ impl Session {
     /// Another message of the client begins. Cursors and portals that are open may go on with what they were made for.
     #[inline]
     pub(in crate::session) fn forget_running_effects(&mut self) {
-        if self.running_effects.effects.is_some() && self.portals.is_empty() && self.open_cursors.is_empty() {
-            self.running_effects.effects = None;
+        if self.running.effects.effects.is_some() && self.portals.is_empty() && self.open_cursors.is_empty() {
+            self.running.effects.effects = None;
         }
     }
 
@@ -98,7 +98,7 @@ impl Session {
     /// Settings that a function changes are those of one shard, from which the others get them.
     pub(in crate::session) fn check_settings_followed(&self, statement: &Analysis, route: &Route) -> Result<(), PgError> {
         let is_called = |call: SessionCall| statement.session_calls.contains(&call);
-        let is_in_transaction = || (self.transaction.is_open() || self.has_pipeline()) && !self.is_staging;
+        let is_in_transaction = || (self.transaction.is_open() || self.has_pipeline()) && !self.staging.is_under_way;
         let counts = is_called(SessionCall::Sets) || (is_called(SessionCall::SetsNamedLocally) && is_in_transaction());
         if !counts || route.shard().is_some() {
             return Ok(());
@@ -129,19 +129,19 @@ impl Session {
             return Err(prepares());
         }
         effects.named.iter().try_for_each(|name| check_allowed(name, not_allowed(name)).map_err(refused_in_function))?;
-        self.running_effects.has_prepared |= effects.kept.contains(&Kept::PreparedByText);
-        self.running_effects.is_stale |= !effects.settings.is_nothing() || effects.is_unproven;
-        match &mut self.running_effects.effects {
+        self.running.effects.has_prepared |= effects.kept.contains(&Kept::PreparedByText);
+        self.running.effects.is_stale |= !effects.settings.is_nothing() || effects.is_unproven;
+        match &mut self.running.effects.effects {
             Some(known) if Arc::ptr_eq(known, effects) => {}
             Some(known) => Arc::make_mut(known).add(effects),
-            None => self.running_effects.effects = Some(Arc::clone(effects)),
+            None => self.running.effects.effects = Some(Arc::clone(effects)),
         }
         Ok(())
     }
 
     #[inline]
     fn running_effects(&self) -> Option<&Arc<SessionEffects>> {
-        self.running_effects.effects.as_ref().filter(|_| !self.gateway.commits.failpoints.has_planted("not_reset"))
+        self.running.effects.effects.as_ref().filter(|_| !self.gateway.commits.failpoints.has_planted("not_reset"))
     }
 
     /// The connection is about to run it.
@@ -154,12 +154,14 @@ impl Session {
 
     pub(in crate::session) fn mark_participant(&mut self, index: usize) {
         // By what ran there before, in the same pipeline.
-        if let Some(participant) = self.participants.get_mut(index).filter(|participant| may_have_prepared(participant)) {
+        if let Some(participant) =
+            self.transaction.participants_mut().get_mut(index).filter(|participant| may_have_prepared(participant))
+        {
             participant.connection.prepared.doubt_all();
         }
         let Some(effects) = self.running_effects().cloned() else { return };
         let has_planted_reset = self.gateway.commits.failpoints.has_planted("reset_by_path");
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant.connection.note_effects(&effects);
             participant.connection.has_planted_reset = has_planted_reset;
         }
@@ -167,7 +169,7 @@ impl Session {
 
     /// A prepared statement that the session does not know may be one that a function has made.
     pub(in crate::session) fn check_not_prepared_by_function(&self) -> Result<(), PgError> {
-        if self.running_effects.has_prepared { Err(prepared_by_function()) } else { Ok(()) }
+        if self.running.effects.has_prepared { Err(prepared_by_function()) } else { Ok(()) }
     }
 
     /// What lives on one connection is looked for on the home shard, by the statements that come later.
@@ -177,7 +179,7 @@ impl Session {
         match route.shard() {
             Some(shard) if shard == home || self.hinted(statement)?.is_some() => {
                 if effects.kept.contains(&Kept::TemporaryObject) {
-                    self.decide_on(shard, TEMPORARY_OBJECTS)?;
+                    self.transaction.decide_on(shard, TEMPORARY_OBJECTS, &self.gateway, self.batch.is_open)?;
                 }
                 Ok(())
             }
@@ -188,7 +190,7 @@ impl Session {
     /// What the statement leaves on this connection keeps it.
     pub(in crate::session) fn pin_for_effects(&mut self, index: usize, statement: &Analysis) {
         let Some(effects) = &statement.effects else { return };
-        let Some(participant) = self.participants.get_mut(index) else { return };
+        let Some(participant) = self.transaction.participants_mut().get_mut(index) else { return };
         effects.kept.iter().for_each(|kept| participant.pin(kept.reason()));
         if effects.kept.contains(&Kept::TemporaryObject) {
             self.temporary_tables.may_have_changed();
@@ -197,16 +199,18 @@ impl Session {
 
     #[inline]
     pub(in crate::session) fn has_effects_to_settle(&self) -> bool {
-        self.participants.iter().any(|participant| self.is_to_be_read(participant) || may_have_prepared(participant))
+        self.transaction.participants().iter().any(|participant| self.is_to_be_read(participant) || may_have_prepared(participant))
     }
 
     /// Outside of a transaction: what was set in it, and by what ran at its end, counts or not. Where that cannot be asked, the
     /// connection is reset before its next use, and the session has what it had.
     pub(in crate::session) async fn settle_effects(&mut self) -> Result<(), SessionEnd> {
-        self.participants.iter_mut().filter(|participant| may_have_prepared(participant)).for_each(|participant| {
-            participant.connection.prepared.doubt_all();
-        });
-        self.running_effects.is_stale = true;
+        self.transaction.participants_mut().iter_mut().filter(|participant| may_have_prepared(participant)).for_each(
+            |participant| {
+                participant.connection.prepared.doubt_all();
+            },
+        );
+        self.running.effects.is_stale = true;
         match self.read_back_settings().await {
             Ok(()) => Ok(()),
             Err(Failure::End(end)) => Err(end),
@@ -220,24 +224,29 @@ impl Session {
     /// Something was sent that may have set something since that was asked last.
     #[inline]
     pub(in crate::session) fn has_unread_settings(&self) -> bool {
-        self.running_effects.is_stale
+        self.running.effects.is_stale
     }
 
     /// Puts on record what statements have set that did not name it themselves. In a failed transaction nothing can be asked.
     pub(in crate::session) async fn read_back_settings(&mut self) -> Result<(), Failure> {
-        if !self.running_effects.is_stale || self.transaction.status == Status::Failed {
+        if !self.running.effects.is_stale || self.transaction.status == Status::Failed {
             return Ok(());
         }
-        self.running_effects.is_stale = false;
+        self.running.effects.is_stale = false;
         let mut changed = Vec::new();
-        let shards: Vec<_> =
-            self.participants.iter().filter(|participant| self.is_to_be_read(participant)).map(|one| one.shard).collect();
+        let shards: Vec<_> = self
+            .transaction
+            .participants()
+            .iter()
+            .filter(|participant| self.is_to_be_read(participant))
+            .map(|one| one.shard)
+            .collect();
         if self.batch.is_open && !self.transaction.is_open() && !shards.is_empty() {
             // What comes later in this pipeline may fail, and takes back what was set.
             self.begin_for_pipeline();
         }
         for shard in shards {
-            let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
+            let Some(index) = self.transaction.index_of(shard) else { continue };
             self.drain_with_flush(index).await?;
             self.sync(index).await?;
             self.read_back(index, &mut changed).await?;
@@ -249,7 +258,7 @@ impl Session {
         }
         if !self.transaction.is_open() {
             let keeps_all = self.keeps_connections();
-            self.participants.iter_mut().for_each(|participant| settings_are_on_record(participant, keeps_all));
+            self.transaction.participants_mut().iter_mut().for_each(|participant| settings_are_on_record(participant, keeps_all));
         }
         Ok(())
     }
@@ -270,7 +279,7 @@ impl Session {
     }
 
     async fn read_back(&mut self, index: usize, changed: &mut Vec<Changed>) -> Result<(), Failure> {
-        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        let Some(participant) = self.transaction.participants_mut().get_mut(index) else { return Ok(()) };
         let Some(effects) = participant.connection.effects.clone() else { return Ok(()) };
         let sql = match &effects.settings {
             ChangedSettings::Named(names) if !effects.is_unproven => values_of(names.iter().map(String::as_str)),
@@ -303,8 +312,7 @@ impl Session {
         let mut values: Vec<(String, String)> = values.filter(|(name, _)| !is_own(name)).collect();
         values.sort_unstable();
         values.dedup();
-        let sets = &self.transaction.sets;
-        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        let Some((participant, sets)) = self.transaction.with_sets(index) else { return Ok(()) };
         for (name, _) in &values {
             participant.connection.custom_names.insert(name);
             self.custom_names.insert(name);
@@ -328,7 +336,7 @@ impl Session {
         self.record(&name, Some(value.clone()), is_open);
         let known_now = self.transaction.sets.len();
         let is_planted = self.gateway.commits.failpoints.has_planted("setting_not_on_record");
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             if is_open && participant.settings_known == known {
                 participant.settings_known = known_now;
             }
@@ -344,7 +352,7 @@ impl Session {
 
     /// As [`Session::note_user`]: the connection at hand has the session's role.
     async fn note_user_of(&mut self, index: usize) -> Result<(), Failure> {
-        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        let Some(participant) = self.transaction.participants_mut().get_mut(index) else { return Ok(()) };
         match participant.connection.simple(&Own::Setting.text(IS_SUPERUSER)).await {
             Ok(rows) => {
                 let value = rows.first().and_then(|row| text(row.first()?));
@@ -361,7 +369,7 @@ impl Session {
     async fn take_back(&mut self, index: usize, name: &str, refusal: PgError) -> Result<(), Failure> {
         let allowed = if not_allowed(name) == Some("off") { "on" } else { "off" };
         let sql = format!("SELECT pg_catalog.set_config({}, '{allowed}', false)", quoted_literal(name));
-        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        let Some(participant) = self.transaction.participants_mut().get_mut(index) else { return Ok(()) };
         match participant.connection.simple(&Own::Setting.text(&sql)).await {
             Ok(_) => {
                 self.warn(SqlState::WARNING, &format!("{}: it was set back", refused_in_function(refusal).message));

@@ -69,7 +69,7 @@ impl Session {
         };
         let name = name.to_ascii_lowercase();
         // NULL is the default, for the flag too.
-        let value = value.or_else(|| self.login_settings.get(&name).map(str::to_owned));
+        let value = value.or_else(|| self.login.settings.get(&name).map(str::to_owned));
         check_allowed(&name, value.as_deref())?;
         if name == SEED {
             return Err(PgError::unsupported(

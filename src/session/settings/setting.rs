@@ -64,17 +64,17 @@ impl Session {
     }
 
     pub(super) fn learn_superuser(&mut self, is_superuser: String) {
-        if self.superusers.len() >= SUPERUSERS_MAX {
-            self.superusers.clear();
+        if self.roles.superusers.len() >= SUPERUSERS_MAX {
+            self.roles.superusers.clear();
         }
-        self.superusers.insert(self.current_user().to_owned(), is_superuser);
+        self.roles.superusers.insert(self.current_user().to_owned(), is_superuser);
     }
 
     /// No setting: what `random()` gives next on the connection, which is kept for it.
     async fn set_seed(&mut self, text: &str) -> Result<(), Failure> {
         let home = self.home()?;
         let index = self.join(home.id).await?;
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant.pin(Kept::Seed.reason());
         }
         self.run_on_one(&home, &Own::Setting.text(text), true).await
@@ -138,13 +138,14 @@ impl Session {
         if self.transaction.status != Status::Open {
             return None;
         }
-        self.participants
+        self.transaction
+            .participants()
             .iter()
             .position(|participant| participant.has_begun && !participant.is_spare && participant.shard != MAP_DATABASE)
     }
 
     async fn set_on_participant(&mut self, index: usize, name: &str, sql: &str) -> Result<String, Failure> {
-        if let Some(participant) = self.participants.get_mut(index) {
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant.connection.custom_names.insert(name);
         }
         self.ask_participant(index, sql).await.map(|rows| last_value(&rows))
@@ -156,11 +157,9 @@ impl Session {
     }
 
     async fn ask_participant(&mut self, index: usize, sql: &str) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
-        self.catch_up(index);
+        self.transaction.catch_up(index, &self.gateway.registry);
         self.sync(index).await?;
-        let Some(participant) = self.participants.get_mut(index) else {
-            return Err(PgError::internal("participant is gone").into());
-        };
+        let participant = self.transaction.at(index)?;
         match participant.connection.simple(&Own::Catalog.text(sql)).await {
             Ok(rows) => Ok(rows),
             Err(ConnectionError::Refused { body, .. }) => {
@@ -185,7 +184,7 @@ impl Session {
         // Another user has no role yet, or the one by default.
         let role = (name == "session_authorization").then(|| match value {
             Some(_) => Some("none".to_owned()),
-            None => self.login_settings.get("role").map(str::to_owned),
+            None => self.login.settings.get("role").map(str::to_owned),
         });
         self.record_one(name, value, is_local);
         if let Some(role) = role {
@@ -217,7 +216,8 @@ impl Session {
             self.warn(SqlState::NO_ACTIVE_SQL_TRANSACTION, "SET CONSTRAINTS can only be used in transaction blocks");
         }
         let is_shard = |participant: &&Participant| participant.has_begun && participant.shard != MAP_DATABASE;
-        let begun: Vec<ShardId> = self.participants.iter().filter(is_shard).map(|participant| participant.shard).collect();
+        let begun: Vec<ShardId> =
+            self.transaction.participants().iter().filter(is_shard).map(|participant| participant.shard).collect();
         if begun.is_empty() {
             self.try_at_home(text).await?;
         }
@@ -255,7 +255,7 @@ impl Session {
     }
 
     fn reset_one(&mut self, name: &str, is_local: bool, tag: &str) -> Result<(), Failure> {
-        let value = self.login_settings.get(name).map(str::to_owned);
+        let value = self.login.settings.get(name).map(str::to_owned);
         self.record(name, value, is_local);
         originate::command_complete(&mut self.client.output, tag);
         Ok(())
@@ -266,7 +266,7 @@ impl Session {
         let names: Vec<String> =
             self.settings.iter().map(|(name, _)| name.to_owned()).filter(|name| !kept.contains(&name.as_str())).collect();
         for name in names {
-            let value = self.login_settings.get(&name).map(str::to_owned);
+            let value = self.login.settings.get(&name).map(str::to_owned);
             self.record(&name, value, false);
         }
         originate::command_complete(&mut self.client.output, "RESET");
@@ -325,11 +325,10 @@ impl Session {
         let names: Vec<Arc<str>> = self.reported.iter().map(|(name, _)| Arc::clone(name)).collect();
         for name in names {
             let lower = name.to_ascii_lowercase();
-            let own = if lower == "is_superuser" { self.superusers.get(self.current_user()) } else { None };
-            let wanted =
-                own.map(String::as_str).or_else(|| self.effective(&lower)).map(str::to_owned).or_else(|| {
-                    self.greeting.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
-                });
+            let own = if lower == "is_superuser" { self.roles.superusers.get(self.current_user()) } else { None };
+            let wanted = own.map(String::as_str).or_else(|| self.effective(&lower)).map(str::to_owned).or_else(|| {
+                self.login.greeting.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
+            });
             if let Some(value) = wanted {
                 self.report_parameter(&name, &value);
             }
@@ -343,7 +342,7 @@ impl Session {
             None => self.reported.push((name.into(), value.into())),
         }
         if name == "application_name" {
-            self.row.set_application_name(value);
+            self.shown.row.set_application_name(value);
         }
         originate::parameter_status(&mut self.client.output, name, value);
     }

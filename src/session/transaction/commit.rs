@@ -30,27 +30,29 @@ use crate::wire::FRAME_HEADER_BYTES;
 impl Session {
     /// How many shards the COMMIT has to agree with.
     pub(in crate::session) fn writer_count(&self) -> usize {
-        self.participants.iter().filter(|participant| self.is_writer(participant)).count()
+        self.transaction.participants.iter().filter(|participant| self.is_writer(participant)).count()
     }
 
     fn is_writer(&self, participant: &Participant) -> bool {
         let may_write = self.transaction.modes.is_read_only.is_none_or(|is_read_only| !is_read_only);
         // What a serializable transaction has read counts as well, and a shard may refuse it at its commit.
         let is_serializable = self.isolation() == Isolation::Serializable;
-        let counts =
-            (may_write && participant.has_written) || self.decides(participant.shard) || (is_serializable && self.has_writer());
+        let counts = (may_write && participant.has_written)
+            || self.transaction.decides(participant.shard)
+            || (is_serializable && self.has_writer());
         participant.has_begun && participant.shard != MAP_DATABASE && !participant.is_read_only && counts
     }
 
     fn has_writer(&self) -> bool {
         let may_write = self.transaction.modes.is_read_only != Some(true);
-        may_write && self.participants.iter().any(Participant::is_to_commit)
+        may_write && self.transaction.participants.iter().any(Participant::is_to_commit)
     }
 
     /// Before a statement writes on this shard while another one has been written: can it be committed on both?
     pub(in crate::session) async fn admit_writer(&mut self, shard: ShardId) -> Result<(), Failure> {
         let mut others: Vec<ShardId> = self
-            .participants
+            .transaction
+            .participants()
             .iter()
             .filter(|participant| participant.is_to_commit())
             .map(|participant| participant.shard)
@@ -141,7 +143,8 @@ impl Session {
             Outcome::Committed => {
                 lost?;
                 self.end_those_who_read(true).await?;
-                for shard in &report.undelivered {
+                self.note_undelivered(&report.undelivered)?;
+                for (_, shard) in &report.undelivered {
                     self.warn(
                         SqlState::WARNING,
                         &format!("transaction \"{id}\" is committed, and shard \"{shard}\" will show it when it is back"),
@@ -152,7 +155,7 @@ impl Session {
             Outcome::RefusedBy(shard, body) => {
                 self.rollback_everywhere().await?;
                 lost?;
-                Err(Failure::Shard(crate::session::reads::elsewhere::with_shard_named(
+                Err(Failure::Shard(crate::session::reads::scatter::with_shard_named(
                     &crate::session::protocol::describe::error_frame(&body),
                     &shard,
                 )))
@@ -172,9 +175,9 @@ impl Session {
 
     /// What was sent before COMMIT has been answered, and no shard has failed its transaction.
     async fn settle_participants(&mut self) -> Result<(), Failure> {
-        for index in (0..self.participants.len()).rev() {
+        for index in (0..self.transaction.participants.len()).rev() {
             self.sync_and_commit(index).await?;
-            if let Some(participant) = self.participants.get(index)
+            if let Some(participant) = self.transaction.participants.get(index)
                 && participant.has_begun
                 && participant.connection.status != b'T'
             {
@@ -192,9 +195,10 @@ impl Session {
         // Who must decide does; the home shard, with its temporary tables and the schema, before others.
         let decider = self.transaction.decider.as_ref().map(|decider| decider.shard);
         let place = |shard: ShardId| (Some(shard) != decider, shard != home, shard);
-        self.participants.sort_by_key(|participant| place(participant.shard));
+        self.transaction.participants.sort_by_key(|participant| place(participant.shard));
         let writers: Vec<ShardId> = self
-            .participants
+            .transaction
+            .participants()
             .iter()
             .filter(|participant| self.is_writer(participant))
             .map(|participant| participant.shard)
@@ -228,26 +232,27 @@ impl Session {
     }
 
     async fn run_commit(&mut self, active: &Active) -> Report {
-        for participant in &self.participants {
+        for participant in &self.transaction.participants {
             if self.is_writer(participant) {
                 self.cancel.started(&participant.connection);
             }
         }
         let limits = Limits { patience: self.gateway.config.cross_shard.commit_timeout() };
-        let is_writer: Vec<bool> = self.participants.iter().map(|participant| self.is_writer(participant)).collect();
+        let is_writer: Vec<bool> = self.transaction.participants.iter().map(|participant| self.is_writer(participant)).collect();
         let sets = &self.transaction.sets;
-        let writers = self.participants.iter_mut().zip(is_writer).filter(|(_, is_writer)| *is_writer).map(|(participant, _)| {
-            let role = crate::session::settings::setting::settings_after(participant, sets).get("role").map(str::to_owned);
-            let name = participant.connection.pool().address.name.clone();
-            Writer { shard: participant.shard, name, connection: &mut participant.connection, role }
-        });
+        let writers =
+            self.transaction.participants.iter_mut().zip(is_writer).filter(|(_, is_writer)| *is_writer).map(|(participant, _)| {
+                let role = crate::session::settings::setting::settings_after(participant, sets).get("role").map(str::to_owned);
+                let name = participant.connection.pool().address.name.clone();
+                Writer { shard: participant.shard, name, connection: &mut participant.connection, role }
+            });
         let fallback = Elsewhere { recovery: &self.gateway.recovery, cancel: &self.cancel };
         Box::pin(commit::commit(writers.collect(), active, &fallback, limits)).await
     }
 
     /// PREPARE has kept what the transaction has SET, whatever came of it then.
     fn note_prepared(&mut self, prepared: &[ShardId]) {
-        for participant in self.participants.iter_mut().filter(|participant| prepared.contains(&participant.shard)) {
+        for participant in self.transaction.participants.iter_mut().filter(|participant| prepared.contains(&participant.shard)) {
             participant.connection.settings =
                 crate::session::settings::setting::settings_after(participant, &self.transaction.sets);
             participant.settings_known = 0;
@@ -256,10 +261,14 @@ impl Session {
 
     /// A shard has ended its part of a transaction that has locked rows: what is written elsewhere relies on these locks.
     pub(in crate::session) fn lost_what_it_claims(&mut self) -> Option<PgError> {
-        if self.transaction.claims.is_empty() || self.participants.len() < 2 {
+        if self.transaction.claims.is_empty() || self.transaction.participants.len() < 2 {
             return None;
         }
-        let begun = self.participants.iter_mut().filter(|participant| participant.has_begun && participant.shard != MAP_DATABASE);
+        let begun = self
+            .transaction
+            .participants_mut()
+            .iter_mut()
+            .filter(|participant| participant.has_begun && participant.shard != MAP_DATABASE);
         begun.map(|participant| &mut participant.connection).find_map(|connection| {
             connection.has_ended_unseen().then(|| lost(&connection.pool().address.name, &ConnectionError::Closed))
         })
@@ -269,8 +278,8 @@ impl Session {
     fn forget_lost(&mut self, shards: &[ShardId]) -> Result<(), Failure> {
         let mut result = Ok(());
         for shard in shards {
-            let Some(index) = self.participants.iter().position(|participant| participant.shard == *shard) else { continue };
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let Some(index) = self.transaction.index_of(*shard) else { continue };
+            let Some(participant) = self.transaction.participants.get_mut(index) else { continue };
             participant.has_begun = false;
             let error = lost(&participant.connection.pool().address.name.clone(), &ConnectionError::Closed);
             if let Failure::End(end) = self.remove_lost(index, error, true) {
@@ -283,14 +292,15 @@ impl Session {
     /// `are_all`: the writers have ended.
     async fn end_those_who_read(&mut self, are_all: bool) -> Result<(), Failure> {
         let readers: Vec<ShardId> = self
-            .participants
+            .transaction
+            .participants()
             .iter()
             .filter(|participant| participant.has_begun && participant.connection.status != b'I')
             .filter(|participant| are_all || !self.is_writer(participant))
             .map(|participant| participant.shard)
             .collect();
         for shard in readers {
-            let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
+            let Some(index) = self.transaction.index_of(shard) else { continue };
             self.end_reader(index).await?;
         }
         Ok(())
@@ -308,6 +318,45 @@ impl Session {
                     self.client.output.truncate(told);
                 }
                 tracing::warn!(?failure, "a shard that only read was lost at the end of its transaction");
+            }
+        }
+        Ok(())
+    }
+
+    /// What the home shard's schema is, is not known before it has its part of the transaction.
+    fn note_undelivered(&mut self, undelivered: &[(ShardId, String)]) -> Result<(), PgError> {
+        let home = self.home()?.id;
+        if let Some(change) =
+            self.transaction.schema_change.as_mut().filter(|_| undelivered.iter().any(|(shard, _)| *shard == home))
+        {
+            change.leave_open();
+        }
+        Ok(())
+    }
+
+    /// The cycle of a transaction that is listed for the search for deadlocks is over.
+    pub(in crate::session) async fn end_wait(&mut self) -> Result<(), SessionEnd> {
+        if self.transaction.end_statement() {
+            self.abort_participants().await?;
+        }
+        if !self.transaction.is_open() {
+            self.transaction.end_waiting();
+        }
+        Ok(())
+    }
+
+    /// Rolls back on every shard; the session's transaction stays failed until the client ends it.
+    async fn abort_participants(&mut self) -> Result<(), SessionEnd> {
+        let begun: Vec<_> = self.transaction.participants.iter().filter(|held| held.has_begun).map(|held| held.shard).collect();
+        for shard in begun {
+            let Some(index) = self.transaction.index_of(shard) else { continue };
+            match self.finish_on(index, "ROLLBACK").await {
+                Ok(()) | Err(Failure::Forwarded) => {}
+                Err(Failure::End(end)) => return Err(end),
+                Err(failure) => tracing::warn!(?failure, "rollback not confirmed, connection closed"),
+            }
+            if let Some(participant) = self.transaction.on_mut(shard) {
+                participant.forget_transaction();
             }
         }
         Ok(())

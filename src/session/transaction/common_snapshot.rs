@@ -25,10 +25,10 @@ use crate::config::CrossShardIsolation;
 use crate::error::{PgError, SqlState};
 use crate::execute::barrier::{BarrierError, Closed};
 use crate::session::gateway::MAP_DATABASE;
-use crate::session::reads::elsewhere::capitalised;
 use crate::session::reads::gather::duration;
+use crate::session::reads::scatter::capitalised;
 use crate::session::{Failure, Session};
-use crate::shardmap::{Shard, ShardId};
+use crate::shardmap::{MapSnapshot, Shard, ShardId};
 use crate::sql::analysis::{Analysis, Isolation, Part};
 
 /// Snapshots on all shards that were taken together.
@@ -54,7 +54,7 @@ impl Session {
         let settings = &self.gateway.config.cross_shard;
         let count = self.gateway.map.snapshot().shards.len();
         let has_begun = || {
-            let mut begun = self.participants.iter().filter(|participant| participant.shard != MAP_DATABASE);
+            let mut begun = self.transaction.participants.iter().filter(|participant| participant.shard != MAP_DATABASE);
             begun.any(|participant| participant.has_begun && !participant.is_spare)
         };
         settings.isolation == CrossShardIsolation::Refuse
@@ -135,7 +135,8 @@ impl Session {
 
     /// A shard that has no part in the snapshots would show another moment.
     pub(in crate::session) fn check_in_common_snapshot(&self, shard: ShardId) -> Result<(), PgError> {
-        let has_begun = || self.participants.iter().any(|participant| participant.shard == shard && participant.has_begun);
+        let has_begun =
+            || self.transaction.participants.iter().any(|participant| participant.shard == shard && participant.has_begun);
         if !self.has_common_snapshot() || shard == MAP_DATABASE || has_begun() {
             return Ok(());
         }
@@ -161,7 +162,7 @@ impl Session {
             taken?;
             match opened {
                 Ok(()) if self.are_all(&shards) => {
-                    self.participants.iter_mut().for_each(|participant| participant.is_spare = false);
+                    self.transaction.participants.iter_mut().for_each(|participant| participant.is_spare = false);
                     self.transaction.has_spares = false;
                     self.transaction.snapshots.take_all(map, shards.iter().map(|shard| shard.id));
                     return Ok(());
@@ -177,7 +178,7 @@ impl Session {
         for shard in shards {
             match self.attach(shard.id).await {
                 Ok(index) => {
-                    if let Some(participant) = self.participants.get_mut(index) {
+                    if let Some(participant) = self.transaction.participants.get_mut(index) {
                         participant.is_spare = true;
                         self.transaction.has_spares = true;
                     }
@@ -193,6 +194,19 @@ impl Session {
     fn are_all(&self, shards: &[Arc<Shard>]) -> bool {
         let ids = |shards: &[Arc<Shard>]| shards.iter().map(|shard| shard.id).collect::<Vec<_>>();
         ids(&self.online_shards()) == ids(shards)
+    }
+
+    /// A version of the map by which no partition is held: by it all shards can take their snapshots. None is taken by an older one
+    /// that a move waits for.
+    pub(in crate::session) async fn wait_until_none_held(&mut self) -> Result<Arc<MapSnapshot>, Failure> {
+        let deadline = tokio::time::Instant::now() + crate::session::resolve::HOLD_WAIT;
+        loop {
+            let map = self.gateway.map.snapshot();
+            if map.groups.values().all(|group| group.held().is_empty()) {
+                return Ok(map);
+            }
+            self.wait_for_hold(map.epoch, deadline).await?;
+        }
     }
 
     pub(in crate::session) fn online_shards(&self) -> Vec<Arc<Shard>> {
@@ -240,15 +254,15 @@ impl Session {
     async fn take_together(&mut self, shards: &[Arc<Shard>]) -> Result<(), Failure> {
         for shard in shards {
             let index = self.attach(shard.id).await?;
-            self.catch_up(index);
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+            self.transaction.catch_up(index, &self.gateway.registry);
+            let Some(participant) = self.transaction.participants.get_mut(index) else { continue };
             take_snapshot(participant);
             if let Err(error) = participant.connection.flush().await {
                 return Err(self.participant_lost(index, &error));
             }
         }
         for shard in shards {
-            if let Some(index) = self.participants.iter().position(|participant| participant.shard == shard.id) {
+            if let Some(index) = self.transaction.index_of(shard.id) {
                 self.sync(index).await?;
             }
         }

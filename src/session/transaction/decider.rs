@@ -4,9 +4,9 @@
 //! In a commit on several shards such a shard decides, by its own commit, when the others are prepared. So there can be one in a
 //! transaction: the statement that would make a second one is refused, and a statement that would do it on several shards at once.
 
+use super::Transaction;
 use crate::error::PgError;
-use crate::session::Session;
-use crate::session::gateway::MAP_DATABASE;
+use crate::session::gateway::{Gateway, MAP_DATABASE};
 use crate::session::route::Route;
 use crate::session::writes::write::WritingKind;
 use crate::shardmap::ShardId;
@@ -19,22 +19,29 @@ pub(in crate::session) struct Decider {
     why: String,
 }
 
-impl Session {
+impl Transaction {
     /// Before the statement runs where it was routed to.
-    pub(in crate::session) fn check_decider(&mut self, statement: &Analysis, route: &Route) -> Result<(), PgError> {
+    /// `in_pipeline`: it may be prepared with what comes after it.
+    pub fn check_decider(
+        &mut self,
+        statement: &Analysis,
+        route: &Route,
+        gateway: &Gateway,
+        in_pipeline: bool,
+    ) -> Result<(), PgError> {
         if let (Command::DeclareCursor { is_hold: true, .. }, Some(shard)) = (&statement.command, route.shard()) {
-            self.decide_on(shard, HELD_CURSOR)?;
+            self.decide_on(shard, HELD_CURSOR, gateway, in_pipeline)?;
         }
         let Some(what) = &statement.notifies else { return Ok(()) };
         match route {
             Route::Shard(reach) => match reach.single() {
-                Some(shard) => self.decide_on(shard, &format!("{what} sends notifications")),
+                Some(shard) => self.decide_on(shard, &format!("{what} sends notifications"), gateway, in_pipeline),
                 None => Err(notifies_on_several(what)),
             },
             // What it is made into is routed by itself.
             Route::Write(writing) if matches!(writing.kind, WritingKind::Staged(_) | WritingKind::Moved(_)) => Ok(()),
             Route::Write(writing) => match *writing.shards() {
-                [shard] => self.decide_on(shard, &format!("{what} sends notifications")),
+                [shard] => self.decide_on(shard, &format!("{what} sends notifications"), gateway, in_pipeline),
                 _ => Err(notifies_on_several(what)),
             },
             Route::Scatter(_) | Route::Gather(_) => Err(notifies_on_several(what)),
@@ -42,37 +49,37 @@ impl Session {
     }
 
     /// From here on this shard cannot be prepared. Outside of a transaction nothing will be.
-    pub(in crate::session) fn decide_on(&mut self, shard: ShardId, why: &str) -> Result<(), PgError> {
-        if shard == MAP_DATABASE || !(self.transaction.is_open() || self.batch.is_open) {
+    pub fn decide_on(&mut self, shard: ShardId, why: &str, gateway: &Gateway, in_pipeline: bool) -> Result<(), PgError> {
+        if shard == MAP_DATABASE || !(self.is_open() || in_pipeline) {
             return Ok(());
         }
-        match &self.transaction.decider {
+        match &self.decider {
             Some(decider) if decider.shard == shard => Ok(()),
-            Some(decider) => Err(self.second_decider(decider, shard, why)),
+            Some(decider) => Err(second_decider(decider, shard, why, gateway)),
             None => {
-                self.transaction.decider = Some(Decider { shard, why: why.to_owned() });
+                self.decider = Some(Decider { shard, why: why.to_owned() });
                 Ok(())
             }
         }
     }
 
-    pub(in crate::session) fn decides(&self, shard: ShardId) -> bool {
-        self.transaction.decider.as_ref().is_some_and(|decider| decider.shard == shard)
+    pub fn decides(&self, shard: ShardId) -> bool {
+        self.decider.as_ref().is_some_and(|decider| decider.shard == shard)
     }
+}
 
-    fn second_decider(&self, first: &Decider, shard: ShardId, why: &str) -> PgError {
-        let name = |shard: ShardId| self.gateway.shard(shard).map_or_else(|_| "?".to_owned(), |shard| shard.name.clone());
-        PgError::unsupported(
-            "cannot do on a second shard what PostgreSQL cannot prepare",
-            format!(
-                "On shard \"{}\" {why}, and in the same transaction on shard \"{}\" {}: only one shard can commit without being prepared.",
-                name(shard),
-                name(first.shard),
-                first.why,
-            ),
-            "Commit before it, or write the rows of each shard in a transaction of its own.",
-        )
-    }
+fn second_decider(first: &Decider, shard: ShardId, why: &str, gateway: &Gateway) -> PgError {
+    let name = |shard: ShardId| gateway.shard(shard).map_or_else(|_| "?".to_owned(), |shard| shard.name.clone());
+    PgError::unsupported(
+        "cannot do on a second shard what PostgreSQL cannot prepare",
+        format!(
+            "On shard \"{}\" {why}, and in the same transaction on shard \"{}\" {}: only one shard can commit without being prepared.",
+            name(shard),
+            name(first.shard),
+            first.why,
+        ),
+        "Commit before it, or write the rows of each shard in a transaction of its own.",
+    )
 }
 
 fn notifies_on_several(what: &str) -> PgError {

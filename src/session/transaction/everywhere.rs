@@ -18,7 +18,7 @@ impl Session {
     pub(in crate::session) async fn check_everywhere(&self) -> Result<(), PgError> {
         self.await_lease().await?;
         let map = self.gateway.map.load();
-        let takes_part = |shard: ShardId| self.participants.iter().any(|known| known.has_begun && known.shard == shard);
+        let takes_part = |shard: ShardId| self.transaction.participants.iter().any(|known| known.has_begun && known.shard == shard);
         match map.shards.iter().find(|shard| shard.state.is_ready() && !takes_part(shard.id)) {
             None => Ok(()),
             Some(shard) => Err(PgError::new(
@@ -46,15 +46,20 @@ impl Session {
     /// first, and who asked is told where it ended.
     pub(in crate::session) async fn commit_one_by_one(&mut self) -> Result<(), Failure> {
         let home = self.home()?.id;
-        let mut left: Vec<ShardId> =
-            self.participants.iter().filter(|participant| participant.has_begun).map(|participant| participant.shard).collect();
+        let mut left: Vec<ShardId> = self
+            .transaction
+            .participants()
+            .iter()
+            .filter(|participant| participant.has_begun)
+            .map(|participant| participant.shard)
+            .collect();
         left.sort_by_key(|shard| (*shard != home, *shard));
         let mut done: Vec<String> = Vec::new();
         while !left.is_empty() {
             let shard = left.remove(0);
-            let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
+            let Some(index) = self.transaction.index_of(shard) else { continue };
             let name = self.gateway.shard(shard)?.name.clone();
-            let has_written = self.participants.get(index).is_some_and(|participant| participant.has_written);
+            let has_written = self.transaction.participants.get(index).is_some_and(|participant| participant.has_written);
             if !has_written {
                 self.end_reader(index).await?;
                 continue;

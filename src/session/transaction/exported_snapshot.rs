@@ -15,7 +15,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::common_snapshot::CommonSnapshot;
-use super::join::hidden_statement;
+use super::replay::hidden_statement;
 use crate::backend::Own;
 use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
@@ -104,7 +104,9 @@ impl Session {
             originate::command_complete(&mut self.client.output, "SET");
             return Ok(());
         }
-        if self.participants.iter().any(|participant| participant.has_begun) || !self.transaction.savepoints.is_empty() {
+        if self.transaction.participants().iter().any(|participant| participant.has_begun)
+            || !self.transaction.savepoints.is_empty()
+        {
             let message = "SET TRANSACTION SNAPSHOT must be called before any query";
             return Err(PgError::new(SqlState::ACTIVE_SQL_TRANSACTION, message).into());
         }
@@ -129,8 +131,8 @@ impl Session {
         }
         for (shard, name) in &exported.names {
             let index = self.attach(*shard).await?;
-            self.catch_up(index);
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+            self.transaction.catch_up(index, &self.gateway.registry);
+            let Some(participant) = self.transaction.participants_mut().get_mut(index) else { continue };
             let text = format!("SET TRANSACTION SNAPSHOT {}", quoted_literal(name));
             hidden_statement(participant, &Own::Transaction.text(&text));
             self.sync(index).await?;

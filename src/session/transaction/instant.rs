@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::join::hidden_statement;
+use super::replay::hidden_statement;
 use crate::backend::Own;
 use crate::error::PgError;
 use crate::session::route::{aside, is_read_here};
@@ -60,7 +60,7 @@ impl Session {
         let sql = instant.sql(false);
         for shard in shards {
             let index = self.join(*shard).await?;
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let Some(participant) = self.transaction.participants.get_mut(index) else { continue };
             hidden_statement(participant, &Own::Setting.text(&sql));
             self.sync(index).await?;
         }
@@ -82,7 +82,7 @@ impl Session {
         let shard = self.clock_shard()?.or(shards.first().copied()).ok_or_else(|| PgError::internal("no shard"))?;
         let index = self.join(shard).await?;
         self.sync(index).await?;
-        let participant = self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))?;
+        let participant = self.transaction.at(index)?;
         let rows = match participant.connection.simple(&Own::Constants.text(CLOCK)).await {
             Ok(rows) => rows,
             Err(error) => return Err(self.participant_lost(index, &error)),

@@ -1,8 +1,5 @@
-//! A shard joins the session: a connection with the session's settings, then what the transaction has done so far.
-//!
-//! BEGIN, settings made inside the transaction and savepoints travel in the packet of the first statement, as prepared
-//! statements without Sync: an error there makes the shard skip the statement too, so that a write can never run outside the
-//! transaction that it was meant for.
+//! A shard joins the session: a connection with the session's settings, then what the transaction has done so far
+//! ([`super::replay`]).
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -10,17 +7,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::timeout;
 
-use super::Told;
 use super::participant::Participant;
+use super::replay::hidden_statement;
 use super::shard_state;
-use crate::backend::{
-    Checkout, CheckoutError, Connection, ConnectionError, CustomNames, Own, Pool, Pooled, Reply, Settings, ShardText,
-    StatementName, StatementText,
-};
-use crate::catalog::{quoted_identifier, quoted_literal};
+use crate::backend::{Checkout, CheckoutError, Connection, ConnectionError, CustomNames, Own, Pool, Pooled, Settings};
 use crate::config::PoolMode;
 use crate::error::{PgError, Severity, SqlState};
 use crate::routing;
@@ -28,7 +20,6 @@ use crate::session::commands::map_database;
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::{Failure, Session, SessionEnd, lost};
 use crate::shardmap::{Shard, ShardId, map_unreachable};
-use crate::wire::originate;
 
 impl Session {
     /// The home shard.
@@ -65,7 +56,7 @@ impl Session {
     }
 
     fn checkout_kind(&self) -> Checkout {
-        let holds_any = !self.participants.is_empty() || self.open_cursors.held() > 0;
+        let holds_any = !self.transaction.participants.is_empty() || self.open_cursors.held() > 0;
         if holds_any { Checkout::LateJoiner } else { Checkout::First }
     }
 
@@ -124,7 +115,7 @@ impl Session {
             Err(CheckoutError::ShutOut { shard, generation }) => return Err(Box::pin(self.shut_out(shard, generation)).await),
             checked_out => checked_out?,
         };
-        if connection.generation > self.generation {
+        if connection.generation > self.transaction.generation {
             connection.release();
             return Err(routing::was_shut_out().into());
         }
@@ -161,12 +152,12 @@ impl Session {
         names: Option<&CustomNames>,
     ) -> Result<Result<Pooled, CheckoutError>, Failure> {
         let fits = |connection: &Connection| names.is_none_or(|names| connection.custom_names.is_subset(names));
-        let mut checkout = pin!(pool.checkout(kind, self.runtime, fits));
+        let mut checkout = pin!(pool.checkout(kind, self.login.runtime, fits));
         // Mostly there is nothing to wait for.
         if let Poll::Ready(found) = poll_fn(|context| Poll::Ready(checkout.as_mut().poll(context))).await {
             return Ok(found);
         }
-        self.note_pool_wait(pool);
+        self.transaction.note_pool_wait(pool);
         let found = tokio::select! {
             biased;
             found = checkout => Ok(found),
@@ -174,7 +165,7 @@ impl Session {
                 Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into())
             }
         };
-        self.end_pool_wait();
+        self.transaction.end_pool_wait();
         found
     }
 
@@ -183,7 +174,7 @@ impl Session {
         if let Some(pool) = self.known_pool(shard.id).filter(|pool| !pool.is_retired()) {
             return Ok(Arc::clone(pool));
         }
-        let pool = self.gateway.pool(shard.id, &self.identity.credentials, self.login)?;
+        let pool = self.gateway.pool(shard.id, &self.login.identity.credentials, self.login.number)?;
         self.pools.retain(|(id, _)| *id != shard.id);
         let place = self.pools.partition_point(|(id, _)| *id < shard.id);
         self.pools.insert(place, (shard.id, Arc::clone(&pool)));
@@ -203,7 +194,7 @@ impl Session {
         self.check_in_common_snapshot(id)?;
         let index = self.attach(id).await?;
         if self.transaction.is_open() {
-            self.catch_up(index);
+            self.transaction.catch_up(index, &self.gateway.registry);
         }
         Ok(index)
     }
@@ -212,7 +203,7 @@ impl Session {
     /// another statement comes: most changes are followed by none.
     pub(in crate::session) async fn join_for_change(&mut self, id: ShardId) -> Result<usize, Failure> {
         self.check_in_common_snapshot(id)?;
-        if self.index_of(id).is_none() {
+        if self.transaction.index_of(id).is_none() {
             let shard = self.gateway.shard(id)?;
             let settings = Arc::clone(self.transaction.settings_before().unwrap_or(&self.settings));
             let connection = self.checkout(&shard, &settings).await?;
@@ -220,28 +211,28 @@ impl Session {
             participant.lacks_oids = true;
             self.add_participant(participant);
         }
-        let index = self.index_of(id).ok_or_else(|| PgError::internal("participant is gone"))?;
+        let index = self.transaction.index_of(id).ok_or_else(|| PgError::internal("participant is gone"))?;
         self.refresh_settings(index).await?;
         self.mark_participant(index);
         if self.transaction.is_open() {
-            self.catch_up(index);
+            self.transaction.catch_up(index, &self.gateway.registry);
         }
         Ok(index)
     }
 
     fn add_participant(&mut self, participant: Participant) {
-        self.participants.push(participant);
-        if self.participants.len() > 1 {
-            self.note_held();
+        self.transaction.add_participant(participant);
+        if self.transaction.participants.len() > 1 {
+            self.transaction.note_held();
         }
     }
 
     /// As [`Session::join`], without taking part in the transaction yet.
     #[inline]
     pub(in crate::session) async fn attach(&mut self, id: ShardId) -> Result<usize, Failure> {
-        let index = match self.participants.iter().position(|participant| participant.shard == id) {
+        let index = match self.transaction.index_of(id) {
             Some(index) => {
-                if self.participants.get(index).is_some_and(|participant| participant.lacks_oids) {
+                if self.transaction.participants.get(index).is_some_and(|participant| participant.lacks_oids) {
                     Box::pin(self.learn_oids_late(index)).await?;
                 }
                 self.refresh_settings(index).await?;
@@ -255,7 +246,7 @@ impl Session {
                 let mut connection = self.checkout(&shard, &settings).await?;
                 self.learn_oids(&mut connection, &shard).await?;
                 self.add_participant(Participant::new(id, connection));
-                self.participants.len() - 1
+                self.transaction.participants.len() - 1
             }
         };
         self.mark_participant(index);
@@ -264,13 +255,13 @@ impl Session {
 
     /// A connection that the session has kept gets what was set since.
     async fn refresh_settings(&mut self, index: usize) -> Result<(), Failure> {
-        let Some(participant) = self.participants.get_mut(index) else { return Ok(()) };
+        let Some(participant) = self.transaction.participants.get_mut(index) else { return Ok(()) };
         let is_map = participant.shard == MAP_DATABASE;
         if !participant.has_begun {
             // Kept for the session, it may be older than the shard's state.
             participant.is_read_only = shard_state::is_read_only(&self.gateway.map.load(), participant.shard);
         }
-        let wanted = self.transaction.settings_before().unwrap_or(&self.settings);
+        let wanted = self.transaction.settings_before.as_ref().unwrap_or(&self.settings);
         let wanted = match (is_map, participant.is_read_only) {
             (true, _) => &map_database::settings_there(wanted),
             (false, true) => &shard_state::settings_read_only(wanted),
@@ -298,61 +289,9 @@ impl Session {
         }
     }
 
-    /// Puts BEGIN, settings and savepoints that the shard has missed before its next statement.
-    pub(in crate::session) fn catch_up(&mut self, index: usize) {
-        let Some(participant) = self.participants.get_mut(index) else { return };
-        if !participant.has_begun {
-            let text = match participant.shard {
-                MAP_DATABASE => self.transaction.begin_text_read_only(),
-                _ if participant.is_read_only => self.transaction.begin_text_read_only(),
-                _ => self.transaction.begin_text(),
-            };
-            let key = Self::statement_text_anywhere(text);
-            let id = self.gateway.registry.id(&key);
-            let connection = &mut *participant.connection;
-            if !connection.prepared.has(id) {
-                // Never counted against the client's texts: there are a handful.
-                for unwanted in connection.prepared.insert(id, usize::MAX) {
-                    connection.output.close_statement(StatementName::Registered(unwanted));
-                    connection.expect(Reply::CloseStatement(unwanted), false);
-                }
-                connection.output.parse(StatementName::Registered(id), &Own::Transaction.text(text), &[]);
-                connection.expect(Reply::Parse(id), false);
-            }
-            let text = Own::Transaction.text(text);
-            connection.output.bind(b"", StatementName::Registered(id), &text, originate::BIND_NOTHING);
-            connection.output.execute(b"", 0);
-            connection.expect(Reply::Bind, false);
-            connection.expect(Reply::Execute, false);
-            participant.has_begun = true;
-            participant.needs_sync = true;
-        }
-        // In the order in which the client gave them: ROLLBACK TO takes back what was set after the savepoint.
-        for savepoint in self.transaction.savepoints.iter().skip(participant.savepoints_known) {
-            put_settings(participant, &self.transaction.sets, savepoint.set_count);
-            let sql = format!("SAVEPOINT {}", quoted_identifier(&savepoint.name));
-            hidden_statement(participant, &Own::Transaction.text(&sql));
-        }
-        put_settings(participant, &self.transaction.sets, self.transaction.sets.len());
-        participant.savepoints_known = self.transaction.savepoints.len();
-    }
-
-    /// A text that means the same under every schema.
-    fn statement_text_anywhere(text: &'static str) -> Arc<StatementText> {
-        let text = Bytes::from_static(text.as_bytes());
-        Arc::new(StatementText {
-            text,
-            types: Box::default(),
-            catalog_version: 0,
-            search_path: Arc::default(),
-            constants: Arc::default(),
-            parsed: 0,
-        })
-    }
-
     /// Gives back the connections that no transaction and no pin holds.
     pub(in crate::session) fn release_idle(&mut self) {
-        if self.participants.is_empty() {
+        if self.transaction.participants.is_empty() {
             return;
         }
         let has_cancelled = self.cancel.finished();
@@ -360,31 +299,31 @@ impl Session {
             return;
         }
         let keeps_all = self.gateway.config.pool.mode == PoolMode::Session;
-        for index in (0..self.participants.len()).rev() {
+        for index in (0..self.transaction.participants.len()).rev() {
             let is_kept = |participant: &Participant| {
                 participant.pinned_by.is_some() || keeps_all && !participant.connection.pool().is_retired()
             };
-            if !self.participants.get(index).is_some_and(is_kept) {
+            if !self.transaction.participants.get(index).is_some_and(is_kept) {
                 if has_cancelled {
                     self.release(index);
                 } else {
-                    self.participants.swap_remove(index).connection.release();
+                    self.transaction.remove_participant(index).connection.release();
                 }
-            } else if let Some(participant) = self.participants.get_mut(index) {
+            } else if let Some(participant) = self.transaction.participants.get_mut(index) {
                 participant.forget_transaction();
             }
         }
     }
 
     pub(in crate::session) fn release(&mut self, index: usize) {
-        let participant = self.participants.swap_remove(index);
+        let participant = self.transaction.remove_participant(index);
         crate::session::reads::gather::release(&self.cancel, participant.connection);
     }
 
     /// The connection broke: it is closed, the shard's other idle connections are suspect, an open transaction has failed.
     pub(in crate::session) fn participant_lost(&mut self, index: usize, error: &ConnectionError) -> Failure {
         let is_within_row = self.is_within_row();
-        let name = self.participants.get(index).map(|participant| participant.connection.pool().address.name.clone());
+        let name = self.transaction.participants.get(index).map(|participant| participant.connection.pool().address.name.clone());
         let error = lost(&name.unwrap_or_default(), error);
         let failure = self.remove_lost(index, error, true);
         // The client would read the error as the rest of the row: all that is left is to close.
@@ -394,7 +333,7 @@ impl Session {
     /// `is_told`: the client hears the error now. A session whose connection held what cannot be brought back ends, as it
     /// would with its server.
     pub(in crate::session) fn remove_lost(&mut self, index: usize, error: PgError, is_told: bool) -> Failure {
-        let participant = self.participants.swap_remove(index);
+        let participant = self.transaction.remove_participant(index);
         // What was too much for the proxy says nothing against the shard.
         let is_too_much = error.code == SqlState::CONFIGURATION_LIMIT_EXCEEDED;
         if participant.connection.loss().is_none() && !is_too_much {
@@ -413,45 +352,6 @@ impl Session {
         }
         error.into()
     }
-}
-
-/// Gives the shard the transaction's settings up to this many.
-fn put_settings(participant: &mut Participant, sets: &[Told], count: usize) {
-    for told in sets.iter().take(count).skip(participant.settings_known) {
-        let set = match told {
-            Told::Setting(set) if map_database::is_told(participant.shard, set) => set,
-            Told::Constraints(text) if participant.shard != MAP_DATABASE => {
-                hidden_statement(participant, &Own::Transaction.text(text));
-                continue;
-            }
-            Told::Setting(_) | Told::Constraints(_) => continue,
-        };
-        let mut sql = String::from("SELECT pg_catalog.set_config(");
-        sql.push_str(&quoted_literal(&set.name));
-        sql.push(',');
-        match &set.value {
-            Some(value) => sql.push_str(&quoted_literal(value)),
-            None => sql.push_str("NULL"),
-        }
-        sql.push_str(if set.is_local { ",true)" } else { ",false)" });
-        hidden_statement(participant, &Own::Setting.text(&sql));
-        participant.connection.custom_names.insert(&set.name);
-    }
-    participant.settings_known = participant.settings_known.max(count);
-}
-
-/// A statement whose answers the client does not see, unless it fails. As the unnamed one: the client's own unnamed statement
-/// is parsed again whenever it is bound.
-pub(in crate::session) fn hidden_statement(participant: &mut Participant, text: &ShardText<'_>) {
-    let connection = &mut *participant.connection;
-    connection.output.parse(StatementName::Unnamed, text, &[]);
-    connection.output.bind(b"", StatementName::Unnamed, text, originate::BIND_NOTHING);
-    connection.output.execute(b"", 0);
-    connection.unnamed = None;
-    connection.expect(Reply::ParseUnnamed, false);
-    connection.expect(Reply::Bind, false);
-    connection.expect(Reply::Execute, false);
-    participant.needs_sync = true;
 }
 
 /// Until the map database has answered, if it does.

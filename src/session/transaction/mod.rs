@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The state is the session's, never a shard's: BEGIN costs no round trip, a shard joins with its first statement and is then
-//! told what it has missed. One failed participant makes the whole transaction failed.
+//! told what it has missed. One failed participant makes the whole transaction failed. The shards' connections are its own: others
+//! reach them by [`Transaction::on`], [`Transaction::at`] and the like.
 
 pub(super) mod commit;
 pub(super) mod common_snapshot;
@@ -20,6 +21,7 @@ pub(super) mod instant;
 pub(super) mod join;
 mod one_statement;
 pub(super) mod participant;
+pub(super) mod replay;
 pub(super) mod sets;
 pub(super) mod shard_state;
 pub(super) mod snapshot;
@@ -31,6 +33,8 @@ use std::sync::Arc;
 
 use self::sets::Sets;
 use super::commands::listening::ListenChange;
+use super::ddl::schema::SchemaChange;
+use super::pinned_map::PinnedMap;
 use crate::backend::Settings;
 use crate::catalog::SequenceName;
 use crate::error::{PgError, SqlState};
@@ -39,9 +43,11 @@ use crate::routing::Claims;
 use crate::session::transaction::common_snapshot::CommonSnapshot;
 use crate::session::transaction::decider::Decider;
 use crate::session::transaction::exported_snapshot::Export;
+use crate::session::transaction::participant::Participant;
 use crate::session::transaction::snapshot_map::Snapshots;
+use crate::session::transaction::waits::Waiting;
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{Isolation, TransactionModes};
+use crate::sql::analysis::TransactionModes;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
@@ -91,8 +97,18 @@ struct Lost {
     is_told: bool,
 }
 
-#[derive(Debug)]
 pub(super) struct Transaction {
+    /// Shards' connections that the session holds, of which the transaction uses those that have begun.
+    participants: Vec<Participant>,
+    /// The map that its statements are planned by.
+    pub pinned_map: PinnedMap,
+    /// Of the proxy's lease when it began, or the cycle outside of one: it gets no connection of a later one.
+    pub generation: i64,
+    waiting: Waiting,
+    /// It changes the schema, as was announced. Left until the change is finished.
+    pub schema_change: Option<SchemaChange>,
+    /// A commit has been begun, and the client may not have heard what became of it.
+    pub is_committing: bool,
     pub status: Status,
     pub modes: TransactionModes,
     pub savepoints: Vec<Savepoint>,
@@ -140,8 +156,14 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
-    pub fn new() -> Self {
+    pub fn new(generation: i64, waiting: Waiting) -> Self {
         Self {
+            participants: Vec::new(),
+            pinned_map: PinnedMap::default(),
+            generation,
+            waiting,
+            schema_change: None,
+            is_committing: false,
             status: Status::Idle,
             modes: TransactionModes::default(),
             savepoints: Vec::new(),
@@ -297,6 +319,16 @@ impl Transaction {
         altered.find(|alteration| alteration.sequence == *sequence)
     }
 
+    /// The last one of each sequence, where its numbers are others by it.
+    pub fn last_alterations(&self) -> impl Iterator<Item = &Alteration> {
+        let all = self.alterations.iter().map(|(_, alteration)| alteration).enumerate();
+        all.filter(|(place, alteration)| {
+            let mut later = self.alterations.iter().skip(place + 1);
+            alteration.has_moved && !later.any(|(_, later)| later.sequence == alteration.sequence)
+        })
+        .map(|(_, alteration)| alteration)
+    }
+
     pub fn note_listen(&mut self, change: ListenChange) {
         self.listens.push((self.savepoints.len(), change));
     }
@@ -309,45 +341,6 @@ impl Transaction {
     pub fn has_own_numbers(&self) -> bool {
         !self.restarts.is_empty() || !self.alterations.is_empty()
     }
-
-    /// The BEGIN that a shard gets when it joins.
-    pub fn begin_text(&self) -> &'static str {
-        begin_text(&self.modes)
-    }
-
-    /// The one where nothing is to be written, whatever the client has said. DEFERRABLE, it could wait where it did not.
-    pub fn begin_text_read_only(&self) -> &'static str {
-        begin_text(&TransactionModes { is_read_only: Some(true), is_deferrable: None, ..self.modes.clone() })
-    }
-}
-
-/// One fixed text for each combination of modes, so that every connection has it prepared once.
-fn begin_text(modes: &TransactionModes) -> &'static str {
-    use Isolation::{ReadCommitted, ReadUncommitted, RepeatableRead, Serializable};
-    let deferrable = modes.is_deferrable == Some(true);
-    match (modes.isolation, modes.is_read_only, deferrable) {
-        (None, None, false) => "BEGIN",
-        (None, Some(true), false) => "BEGIN READ ONLY",
-        (None, Some(false), false) => "BEGIN READ WRITE",
-        (None, None, true) => "BEGIN DEFERRABLE",
-        (None, Some(true), true) => "BEGIN READ ONLY DEFERRABLE",
-        (None, Some(false), true) => "BEGIN READ WRITE DEFERRABLE",
-        (Some(ReadUncommitted), None, _) => "BEGIN ISOLATION LEVEL READ UNCOMMITTED",
-        (Some(ReadUncommitted), Some(true), _) => "BEGIN ISOLATION LEVEL READ UNCOMMITTED READ ONLY",
-        (Some(ReadUncommitted), Some(false), _) => "BEGIN ISOLATION LEVEL READ UNCOMMITTED READ WRITE",
-        (Some(ReadCommitted), None, _) => "BEGIN ISOLATION LEVEL READ COMMITTED",
-        (Some(ReadCommitted), Some(true), _) => "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY",
-        (Some(ReadCommitted), Some(false), _) => "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
-        (Some(RepeatableRead), None, _) => "BEGIN ISOLATION LEVEL REPEATABLE READ",
-        (Some(RepeatableRead), Some(true), _) => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-        (Some(RepeatableRead), Some(false), _) => "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE",
-        (Some(Serializable), None, false) => "BEGIN ISOLATION LEVEL SERIALIZABLE",
-        (Some(Serializable), Some(true), false) => "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY",
-        (Some(Serializable), Some(false), false) => "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE",
-        (Some(Serializable), None, true) => "BEGIN ISOLATION LEVEL SERIALIZABLE DEFERRABLE",
-        (Some(Serializable), Some(true), true) => "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE",
-        (Some(Serializable), Some(false), true) => "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE DEFERRABLE",
-    }
 }
 
 #[cfg(test)]
@@ -356,7 +349,7 @@ mod tests {
 
     #[test]
     fn rollback_to_takes_back_settings_and_the_failure() {
-        let mut transaction = Transaction::new();
+        let mut transaction = Transaction::new(0, Waiting::new(Arc::default(), 1));
         let before = Arc::new(Settings::default());
         transaction.begin(TransactionModes::default(), &before);
         transaction.savepoint("a".into(), &before);
@@ -378,14 +371,14 @@ mod tests {
 
     #[test]
     fn an_error_outside_a_transaction_changes_nothing() {
-        let mut transaction = Transaction::new();
+        let mut transaction = Transaction::new(0, Waiting::new(Arc::default(), 1));
         transaction.fail();
         assert_eq!(transaction.ready_status(), b'I');
     }
 
     #[test]
     fn no_savepoint_revives_a_transaction_that_has_lost_a_shard() {
-        let mut transaction = Transaction::new();
+        let mut transaction = Transaction::new(0, Waiting::new(Arc::default(), 1));
         let settings = Arc::new(Settings::default());
         let error = PgError::new(SqlState::CONNECTION_FAILURE, "gone");
         transaction.begin(TransactionModes::default(), &settings);

@@ -1,6 +1,12 @@
 //! A shard's connection that the session holds: from its first statement to the end of the transaction.
 
-use crate::backend::Pooled;
+use std::sync::Arc;
+
+use super::Transaction;
+use super::sets::Sets;
+use crate::backend::{Pooled, Settings};
+use crate::error::PgError;
+use crate::session::settings::setting::note_committed;
 use crate::shardmap::{ShardId, ShardState};
 
 pub(in crate::session) struct Participant {
@@ -80,6 +86,73 @@ impl Participant {
         self.has_written = false;
         self.has_locked = false;
         self.is_spare = false;
+    }
+}
+
+/// Participants stand in the order in which they have come, unless they are sorted; the place of one changes when another one goes.
+impl Transaction {
+    pub fn participants(&self) -> &[Participant] {
+        &self.participants
+    }
+
+    pub fn participants_mut(&mut self) -> &mut [Participant] {
+        &mut self.participants
+    }
+
+    /// The one at this place, which is there.
+    #[inline]
+    pub fn at(&mut self, index: usize) -> Result<&mut Participant, PgError> {
+        self.participants.get_mut(index).ok_or_else(|| PgError::internal("participant is gone"))
+    }
+
+    #[inline]
+    pub fn index_of(&self, shard: ShardId) -> Option<usize> {
+        self.participants.iter().position(|participant| participant.shard == shard)
+    }
+
+    pub fn on(&self, shard: ShardId) -> Option<&Participant> {
+        self.participants.iter().find(|participant| participant.shard == shard)
+    }
+
+    pub fn on_mut(&mut self, shard: ShardId) -> Option<&mut Participant> {
+        self.participants.iter_mut().find(|participant| participant.shard == shard)
+    }
+
+    /// Those of these shards.
+    pub fn on_all<'a>(&'a mut self, shards: &'a [ShardId]) -> impl Iterator<Item = &'a mut Participant> {
+        self.participants.iter_mut().filter(|participant| shards.contains(&participant.shard))
+    }
+
+    #[inline]
+    pub fn add_participant(&mut self, participant: Participant) {
+        self.participants.push(participant);
+    }
+
+    /// The last one takes its place.
+    #[inline]
+    pub fn remove_participant(&mut self, index: usize) -> Participant {
+        self.participants.swap_remove(index)
+    }
+
+    /// The one at this place, and what the transaction has set.
+    pub fn with_sets(&mut self, index: usize) -> Option<(&mut Participant, &Sets)> {
+        Some((self.participants.get_mut(index)?, &self.sets))
+    }
+
+    /// It is over on every shard. `settings`: the session's, which it has left there.
+    pub fn note_committed(&mut self, settings: &Arc<Settings>) {
+        for participant in &mut self.participants {
+            if participant.has_begun {
+                note_committed(participant, &self.sets, settings);
+            }
+            participant.forget_transaction();
+        }
+    }
+
+    /// What is held of the shards, and of the map. Connections that are not clean are closed, which undoes what they were doing.
+    pub fn let_go(&mut self) {
+        self.participants.clear();
+        self.pinned_map.unpin();
     }
 }
 

@@ -79,7 +79,7 @@ impl Session {
     pub(in crate::session) async fn wait_for_shards(&mut self, shards: &[ShardId]) -> Result<(), Failure> {
         for shard in shards {
             if in_maintenance(&self.gateway.map.load(), *shard).is_some()
-                && !self.participants.iter().any(|participant| participant.shard == *shard)
+                && !self.transaction.participants.iter().any(|participant| participant.shard == *shard)
             {
                 Box::pin(self.wait_out_maintenance(*shard)).await?;
             }
@@ -152,15 +152,15 @@ impl Session {
     /// when the shard is somewhere else.
     pub(in crate::session) fn leave_old_addresses(&mut self) -> Result<(), SessionEnd> {
         let is_left = |participant: &Participant| participant.pinned_by.is_none() && participant.connection.pool().is_retired();
-        for index in (0..self.participants.len()).rev() {
-            if self.participants.get(index).is_some_and(is_left) {
+        for index in (0..self.transaction.participants.len()).rev() {
+            if self.transaction.participants.get(index).is_some_and(is_left) {
                 self.release(index);
             }
         }
         // Who listens would miss something.
         self.check_listening()?;
         let map = self.gateway.map.load();
-        for participant in &self.participants {
+        for participant in &self.transaction.participants {
             let address = &participant.connection.pool().address;
             let has_moved = || map.shard(participant.shard).is_some_and(|shard| address.url != shard.url && !address.is_at(shard));
             if let Some(reason) = participant.pinned_by.filter(|_| participant.shard != MAP_DATABASE && has_moved()) {

@@ -17,8 +17,8 @@
 
 use std::sync::Arc;
 
-use super::join::hidden_statement;
 use super::participant::Participant;
+use super::replay::hidden_statement;
 use crate::backend::Own;
 use crate::config::CrossShardIsolation;
 use crate::error::{PgError, SqlState};
@@ -40,7 +40,7 @@ impl Session {
     fn is_unbound(&self) -> bool {
         self.has_snapshot()
             && self.gateway.config.cross_shard.isolation == CrossShardIsolation::Refuse
-            && !self.participants.iter().any(|participant| participant.has_begun && !participant.is_spare)
+            && !self.transaction.participants.iter().any(|participant| participant.has_begun && !participant.is_spare)
     }
 
     /// Every shard takes its snapshot now. One that is away has none: the transaction cannot go there.
@@ -58,7 +58,7 @@ impl Session {
         for shard in &shards {
             match self.join(shard.id).await {
                 Ok(index) => {
-                    if let Some(participant) = self.participants.get_mut(index) {
+                    if let Some(participant) = self.transaction.participants.get_mut(index) {
                         take_snapshot(participant);
                         joined.push(shard.id);
                     }
@@ -71,11 +71,11 @@ impl Session {
         }
         self.transaction.has_snapshots_open = true;
         // All are asked before the first is waited for.
-        for participant in self.participants.iter_mut().filter(|participant| joined.contains(&participant.shard)) {
+        for participant in self.transaction.on_all(&joined) {
             participant.connection.send().await;
         }
         for shard in &joined {
-            if let Some(index) = self.participants.iter().position(|participant| participant.shard == *shard) {
+            if let Some(index) = self.transaction.index_of(*shard) {
                 self.sync(index).await?;
             }
         }
@@ -88,9 +88,9 @@ impl Session {
         if !matches!(statement.command, Command::Show(_)) || !self.transaction.is_open() || !self.is_unbound() {
             return Ok(());
         }
-        let is_new = !self.participants.iter().any(|participant| participant.shard == shard && participant.has_begun);
+        let is_new = !self.transaction.participants.iter().any(|participant| participant.shard == shard && participant.has_begun);
         let index = self.join(shard).await?;
-        if is_new && let Some(participant) = self.participants.get_mut(index) {
+        if is_new && let Some(participant) = self.transaction.participants.get_mut(index) {
             participant.is_spare = true;
             self.transaction.has_spares = true;
         }
@@ -113,20 +113,25 @@ impl Session {
 
     /// One that is kept is a participant like any other from now on.
     pub(in crate::session) async fn let_spares_go(&mut self, kept: Option<ShardId>) -> Result<(), Failure> {
-        for participant in self.participants.iter_mut().filter(|participant| Some(participant.shard) == kept) {
+        for participant in self.transaction.participants.iter_mut().filter(|participant| Some(participant.shard) == kept) {
             participant.is_spare = false;
         }
-        let spares: Vec<ShardId> =
-            self.participants.iter().filter(|participant| participant.is_spare).map(|participant| participant.shard).collect();
+        let spares: Vec<ShardId> = self
+            .transaction
+            .participants()
+            .iter()
+            .filter(|participant| participant.is_spare)
+            .map(|participant| participant.shard)
+            .collect();
         if !spares.is_empty() {
             // Given back, they are somebody else's.
-            self.note_kept();
+            self.transaction.note_kept();
         }
         for shard in spares {
-            let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
+            let Some(index) = self.transaction.index_of(shard) else { continue };
             self.finish_on(index, "ROLLBACK").await?;
-            let Some(index) = self.participants.iter().position(|participant| participant.shard == shard) else { continue };
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let Some(index) = self.transaction.index_of(shard) else { continue };
+            let Some(participant) = self.transaction.participants.get_mut(index) else { continue };
             participant.forget_transaction();
             if participant.pinned_by.is_none() {
                 self.release(index);

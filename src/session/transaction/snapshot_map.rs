@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::Transaction;
 use crate::error::PgError;
 use crate::routing::{self, Target, Touched};
 use crate::session::route::Route;
-use crate::session::{Failure, Session};
 use crate::shardmap::{Epoch, GroupId, MapSnapshot, ShardId};
 use crate::sql::analysis::{Analysis, Command};
 
@@ -61,10 +61,10 @@ impl Snapshots {
     }
 }
 
-impl Session {
-    /// A statement of the transaction is about to run there: its snapshot goes with this map.
-    pub(in crate::session) fn note_snapshot(&mut self, statement: &Analysis, route: &Route) {
-        if !self.transaction.is_open() || !takes_snapshot(&statement.command) || !self.has_snapshot() {
+impl Transaction {
+    /// A statement is about to run there, where one snapshot counts for all: it goes with this map.
+    pub fn note_snapshot(&mut self, statement: &Analysis, route: &Route) {
+        if !self.is_open() || !takes_snapshot(&statement.command) {
             return;
         }
         let reach = match route {
@@ -76,27 +76,26 @@ impl Session {
                 None => return,
             },
         };
-        self.transaction.snapshots.add(reach.map(), reach.shards());
+        self.snapshots.add(reach.map(), reach.shards());
     }
 
     /// The epoch that holds what the statement needs; an error: something has moved that it cannot go without.
-    pub(in crate::session) fn compare_with_newest(&self, target: &Target, is_read: bool) -> Result<Option<Epoch>, PgError> {
-        let snapshots = &self.transaction.snapshots;
+    pub fn compare_with(&self, newest: &MapSnapshot, target: &Target, is_read: bool) -> Result<Option<Epoch>, PgError> {
+        let snapshots = &self.snapshots;
         let Some(own) = snapshots.map() else { return Ok(None) };
         let joins = target.shards.iter().any(|shard| !snapshots.shards.contains(&shard));
         if is_read && !joins {
             return Ok(None);
         }
         let needed = if joins { self.groups_with(&target.touched) } else { target.touched.clone() };
-        let newest = self.gateway.map.load();
-        if routing::has_moved(own, &newest, &needed) {
+        if routing::has_moved(own, newest, &needed) {
             return Err(routing::partition_has_moved());
         }
-        Ok(routing::is_held(&newest, &needed, &self.transaction.claims).then_some(newest.epoch))
+        Ok(routing::is_held(newest, &needed, &self.claims).then_some(newest.epoch))
     }
 
     fn groups_with(&self, touched: &Touched) -> Touched {
-        let mut groups: Vec<GroupId> = self.transaction.snapshots.groups.to_vec();
+        let mut groups: Vec<GroupId> = self.snapshots.groups.to_vec();
         groups.extend(touched.groups.iter().chain(touched.partitions.iter().map(|(group, _)| group)));
         groups.sort_unstable();
         groups.dedup();
@@ -104,32 +103,18 @@ impl Session {
     }
 
     /// The transaction goes on with this.
-    pub(in crate::session) fn in_snapshot(&mut self, target: Target) -> Target {
-        if self.transaction.is_open() && self.has_snapshot() {
-            self.transaction.snapshots.groups = self.groups_with(&target.touched).groups.into();
+    pub fn in_snapshot(&mut self, newest: &MapSnapshot, target: Target, has_snapshot: bool) -> Target {
+        if self.is_open() && has_snapshot {
+            self.snapshots.groups = self.groups_with(&target.touched).groups.into();
         }
-        self.with_residues(target)
+        self.with_residues(newest, target)
     }
 
     /// A shard that joins now may have rows that it does not own, of a move that has begun since.
-    fn with_residues(&mut self, target: Target) -> Target {
-        let newest = self.gateway.map.load();
-        let Some(own) = self.transaction.snapshots.map.as_mut().filter(|own| own.lacks_residues_of(&newest)) else { return target };
-        *own = Arc::new(own.with_residues_of(&newest));
+    fn with_residues(&mut self, newest: &MapSnapshot, target: Target) -> Target {
+        let Some(own) = self.snapshots.map.as_mut().filter(|own| own.lacks_residues_of(newest)) else { return target };
+        *own = Arc::new(own.with_residues_of(newest));
         Target { map: Arc::clone(own), ..target }
-    }
-
-    /// A version of the map by which no partition is held: by it all shards can take their snapshots. None is taken by an older one
-    /// that a move waits for.
-    pub(in crate::session) async fn wait_until_none_held(&mut self) -> Result<Arc<MapSnapshot>, Failure> {
-        let deadline = tokio::time::Instant::now() + crate::session::resolve::HOLD_WAIT;
-        loop {
-            let map = self.gateway.map.snapshot();
-            if map.groups.values().all(|group| group.held().is_empty()) {
-                return Ok(map);
-            }
-            self.wait_for_hold(map.epoch, deadline).await?;
-        }
     }
 }
 

@@ -59,7 +59,7 @@ impl Session {
         if let Some(shard) = self.transaction.clock_shard.filter(is_begun) {
             return Ok(Some(shard));
         }
-        let begun = self.participants.iter().find(|participant| participant.has_begun && !participant.is_spare);
+        let begun = self.transaction.participants.iter().find(|participant| participant.has_begun && !participant.is_spare);
         Ok(begun.map(|participant| participant.shard).filter(|shard| *shard != MAP_DATABASE))
     }
 
@@ -79,7 +79,8 @@ impl Session {
     /// A pipeline is one transaction, and has one time: here from the first statement that reads the clock elsewhere than where the
     /// pipeline began.
     pub(in crate::session) fn begin_for_clock(&mut self, statement: &Analysis, text: &str, route: &Route) {
-        let first = self.participants.iter().find(|participant| participant.needs_sync).map(|participant| participant.shard);
+        let first =
+            self.transaction.participants.iter().find(|participant| participant.needs_sync).map(|participant| participant.shard);
         let is_elsewhere = first.is_some_and(|first| first != MAP_DATABASE && route.shard() != Some(first));
         if self.transaction.is_open() || !self.batch.is_open || !is_elsewhere || !has_clock_of_transaction(statement) {
             return;

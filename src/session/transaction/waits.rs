@@ -1,4 +1,4 @@
-//! The session's side of deadlocks over several shards: what it holds is listed while it may wait, and a statement that gives way
+//! The transaction's side of deadlocks over several shards: what it holds is listed while it may wait, and a statement that gives way
 //! fails as PostgreSQL's own would.
 //!
 //! Only a transaction that has joined a second shard, or waits for a connection to one, is listed ([`crate::execute::deadlock`]).
@@ -7,24 +7,47 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::Status;
+use super::Transaction;
 use super::participant::Participant;
 use crate::backend::Pool;
 use crate::error::{PgError, SqlState};
+use crate::execute::deadlock::{Listed, Waits};
 use crate::session::gateway::MAP_DATABASE;
-use crate::session::{Failure, Session, SessionEnd};
 use crate::wire::originate;
 
-impl Session {
+/// As the search sees it.
+pub(in crate::session) struct Waiting {
+    waits: Arc<Waits>,
+    /// The session's number there.
+    session: i32,
+    /// While it has several shards, or waits for a connection to a second one.
+    listed: Option<Listed>,
+}
+
+impl Waiting {
+    pub fn new(waits: Arc<Waits>, session: i32) -> Self {
+        Self { waits, session, listed: None }
+    }
+
+    fn list(&mut self) -> &Listed {
+        self.listed.get_or_insert_with(|| self.waits.list(self.session))
+    }
+
+    fn is_victim(&self) -> bool {
+        self.listed.as_ref().is_some_and(Listed::is_victim)
+    }
+}
+
+impl Transaction {
     /// After a shard has joined a transaction that others take part in.
-    pub(in crate::session) fn note_held(&mut self) {
+    pub fn note_held(&mut self) {
         self.hold_those(|_| true);
     }
 
     /// Before spares are given back: it holds what is left, and with one shard alone it is not listed.
-    pub(in crate::session) fn note_kept(&mut self) {
-        if self.wait.is_some() && !self.hold_those(|participant| !participant.is_spare) {
-            self.wait = None;
+    pub fn note_kept(&mut self) {
+        if self.waiting.listed.is_some() && !self.hold_those(|participant| !participant.is_spare) {
+            self.waiting.listed = None;
         }
     }
 
@@ -36,85 +59,70 @@ impl Session {
         }
         let backends = held().map(|participant| (participant.shard, participant.connection.process_id())).collect();
         let pools = held().map(|participant| pool_id(participant.connection.pool())).collect();
-        let listed = self.wait.get_or_insert_with(|| self.gateway.waits.list(self.cancel_key.0));
+        let listed = self.waiting.list();
         listed.hold(backends, pools);
         true
     }
 
     /// It holds a shard and begins to wait for a connection to another.
-    pub(in crate::session) fn note_pool_wait(&mut self, pool: &Arc<Pool>) {
+    pub fn note_pool_wait(&mut self, pool: &Arc<Pool>) {
         if self.participants.is_empty() {
             return;
         }
-        let listed = self.wait.get_or_insert_with(|| self.gateway.waits.list(self.cancel_key.0));
+        let listed = self.waiting.list();
         let held = self.participants.iter().map(|participant| (participant.shard, participant.connection.process_id()));
         listed.hold(held.collect(), self.participants.iter().map(|participant| pool_id(participant.connection.pool())).collect());
         listed.wait_for_pool(Some(pool_id(pool)), pool.describe().active);
     }
 
-    pub(in crate::session) fn end_pool_wait(&mut self) {
-        if let Some(listed) = &self.wait {
+    pub fn end_pool_wait(&mut self) {
+        if let Some(listed) = &self.waiting.listed {
             listed.wait_for_pool(None, 0);
         }
     }
 
     /// The statement has waited for a lock in vain, and will wait again.
-    pub(in crate::session) fn note_pause(&self) {
-        if let Some(listed) = &self.wait {
+    pub fn note_pause(&self) {
+        if let Some(listed) = &self.waiting.listed {
             listed.pause();
         }
     }
 
-    pub(in crate::session) fn end_pause(&self) {
-        if let Some(listed) = &self.wait {
+    pub fn end_pause(&self) {
+        if let Some(listed) = &self.waiting.listed {
             listed.resume();
         }
     }
 
     /// A message comes.
     #[inline]
-    pub(in crate::session) fn note_statement(&self) {
-        if let Some(listed) = &self.wait {
+    pub fn note_statement(&self) {
+        if let Some(listed) = &self.waiting.listed {
             listed.begin_statement();
         }
     }
 
-    /// The cycle is over. A transaction that has given way lets go of its locks on all shards at once, as one of PostgreSQL does;
+    /// The cycle is over. `true`: it has given way, and lets go of its locks on all shards at once, as a transaction of PostgreSQL does;
     /// with savepoints it may go on.
-    pub(in crate::session) async fn end_wait(&mut self) -> Result<(), SessionEnd> {
-        let Some(listed) = &self.wait else { return Ok(()) };
-        let gives_way = listed.is_victim() && self.transaction.status == Status::Failed && self.transaction.savepoints.is_empty();
+    pub fn end_statement(&self) -> bool {
+        let Some(listed) = &self.waiting.listed else { return false };
+        let gives_way = listed.is_victim() && self.has_failed_for_good();
         listed.end_statement();
-        if gives_way {
-            self.abort_participants().await?;
-        }
-        if !self.transaction.is_open() {
-            self.wait = None;
-        }
-        Ok(())
+        gives_way
     }
 
-    /// Rolls back on every shard; the session's transaction stays failed until the client ends it.
-    async fn abort_participants(&mut self) -> Result<(), SessionEnd> {
-        let begun: Vec<_> = self.participants.iter().filter(|held| held.has_begun).map(|held| held.shard).collect();
-        for shard in begun {
-            let Some(index) = self.participants.iter().position(|held| held.shard == shard) else { continue };
-            match self.finish_on(index, "ROLLBACK").await {
-                Ok(()) | Err(Failure::Forwarded) => {}
-                Err(Failure::End(end)) => return Err(end),
-                Err(failure) => tracing::warn!(?failure, "rollback not confirmed, connection closed"),
-            }
-            if let Some(participant) = self.participants.iter_mut().find(|held| held.shard == shard) {
-                participant.forget_transaction();
-            }
-        }
-        Ok(())
+    /// It is over.
+    pub fn end_waiting(&mut self) {
+        self.waiting.listed = None;
+    }
+
+    pub fn is_listed(&self) -> bool {
+        self.waiting.listed.is_some()
     }
 
     /// The error of a statement that was cancelled to break a deadlock says so.
-    pub(in crate::session) fn with_deadlock(&self, frame: Bytes) -> Bytes {
-        let is_victim = self.wait.as_ref().is_some_and(|listed| listed.is_victim());
-        if !is_victim || crate::session::failure::sqlstate(&frame) != SqlState::QUERY_CANCELED.0 {
+    pub fn with_deadlock(&self, frame: Bytes) -> Bytes {
+        if !self.waiting.is_victim() || crate::session::failure::sqlstate(&frame) != SqlState::QUERY_CANCELED.0 {
             return frame;
         }
         let mut out = bytes::BytesMut::new();
@@ -122,9 +130,8 @@ impl Session {
         out.freeze()
     }
 
-    pub(in crate::session) fn or_deadlock(&self, error: PgError) -> PgError {
-        let is_victim = self.wait.as_ref().is_some_and(|listed| listed.is_victim());
-        if is_victim && error.code == SqlState::QUERY_CANCELED { deadlock() } else { error }
+    pub fn or_deadlock(&self, error: PgError) -> PgError {
+        if self.waiting.is_victim() && error.code == SqlState::QUERY_CANCELED { deadlock() } else { error }
     }
 }
 

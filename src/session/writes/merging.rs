@@ -2,17 +2,39 @@
 //!
 //! That each shard may merge its part is proven with a stand-in for the source, of rows that are sharded like the target by the
 //! columns that the rows are split by: what makes a MERGE of such a source wrong over several shards makes this one wrong.
-//! A row without a key matches nothing; one shard has it, so that it fails, or is left out, once.
+//! A row without a key matches nothing; one shard has it, so that it fails, or is left out, once. So it is with a row whose key has no
+//! shard, which may do nothing at all: that shard merges it before all others, and says how many rows it has changed.
 
 use super::staged::{Asked, Clock, Staging, put_defaults};
 use super::write::{Request, Shown, Writing, WritingKind};
-use crate::error::PgError;
+use crate::error::{PgError, SqlState};
 use crate::routing::{Inputs, Reach};
 use crate::session::route::Route;
 use crate::session::{Failure, Session};
 use crate::shardmap::ShardId;
-use crate::sql::analysis::Splice;
+use crate::sql::analysis::{Analysis, Splice};
 use crate::sql::rewrite::staging::{Answer, Merging, is_under_with, spliced};
+
+/// The places of the source's rows.
+#[derive(Default)]
+struct SplitSource {
+    of_shards: Vec<(ShardId, Vec<usize>)>,
+    /// Their keys have no shard, of which this says one.
+    unmapped: Option<(PgError, Vec<usize>)>,
+}
+
+impl SplitSource {
+    fn put(&mut self, shard: ShardId, place: usize) {
+        match self.of_shards.iter_mut().find(|(known, _)| *known == shard) {
+            Some((_, places)) => places.push(place),
+            None => self.of_shards.push((shard, vec![place])),
+        }
+    }
+
+    fn put_unmapped(&mut self, refusal: PgError, place: usize) {
+        self.unmapped.get_or_insert_with(|| (refusal, Vec::new())).1.push(place);
+    }
+}
 
 impl Session {
     /// What its condition and actions evaluate once, as constants. A sub-select that names the rows stays where it is.
@@ -53,18 +75,23 @@ impl Session {
         let with = if is_named { with } else { dropped };
         let with_source = |text: String| around(&with, text);
         self.prove_merging(staging, &with_source(merging.stand_in(answer, &self.context.catalog)?), asked).await?;
-        let parts = self.rows_by_shard(merging, answer).await?;
-        if parts.is_empty() {
-            self.check_privileges(alone, asked).await?;
-            return Ok("MERGE 0".to_owned());
-        }
-        let mut shards = Vec::with_capacity(parts.len());
-        let mut texts = Vec::with_capacity(parts.len());
-        for (shard, places) in parts {
+        let SplitSource { of_shards, unmapped } = self.split_source(merging, answer).await?;
+        let first = match of_shards.first() {
+            Some((first, _)) => *first,
+            None => self.home()?.id,
+        };
+        let catalog = &self.context.catalog;
+        let text_of = |places: &[usize]| {
             let rows = places.iter().filter_map(|place| answer.rows.get(*place).cloned()).collect();
             let part = Answer { columns: answer.columns.clone(), rows };
-            texts.push(with_source(merging.constant(&part, &self.context.catalog)?));
-            shards.push(shard);
+            Ok::<_, PgError>(with_source(merging.constant(&part, catalog)?))
+        };
+        let unmapped = unmapped.map(|(refusal, places)| Ok::<_, PgError>((refusal, text_of(&places)?))).transpose()?;
+        let texts = of_shards.iter().map(|(_, places)| text_of(places)).collect::<Result<Vec<_>, _>>()?;
+        let shards: Vec<ShardId> = of_shards.into_iter().map(|(shard, _)| shard).collect();
+        if shards.is_empty() && unmapped.is_none() {
+            self.check_privileges(alone, asked).await?;
+            return Ok(NOTHING_MERGED.to_owned());
         }
         if begins {
             self.begin_one_statement();
@@ -72,14 +99,32 @@ impl Session {
         if shards.len() > 1 {
             self.check_commit_support(&shards).await?;
         }
+        if let Some((refusal, text)) = unmapped {
+            self.merge_nothing(first, text, refusal, asked).await?;
+        }
+        match shards.is_empty() {
+            true => Ok(NOTHING_MERGED.to_owned()),
+            false => self.merge_on(shards, &texts, asked).await,
+        }
+    }
+
+    /// Each text on its shard. Returns the tag.
+    async fn merge_on(&mut self, shards: Vec<ShardId>, texts: &[String], asked: &Asked<'_>) -> Result<String, Failure> {
         let reach = Reach::several(shards, self.gateway.map.load().snapshot());
         let writing = Writing { reach, kind: WritingKind::Parts };
-        match asked {
-            Asked::Text { .. } | Asked::Own => self.write_on(&writing, &Request::Queries(&texts), Shown::Nothing).await,
-            Asked::Bound { bind, description } => {
-                let request = Request::Rows { texts: &texts, bind, description };
-                self.write_on(&writing, &request, Shown::Nothing).await
-            }
+        let request = match asked {
+            Asked::Text { .. } | Asked::Own => Request::Queries(texts),
+            Asked::Bound { bind, description } => Request::Rows { texts, bind, description },
+        };
+        self.write_on(&writing, &request, Shown::Nothing).await
+    }
+
+    /// Rows that match nothing, as their keys have no shard: right if nothing is done with them. Otherwise what the shard has done is
+    /// undone with the statement.
+    async fn merge_nothing(&mut self, shard: ShardId, text: String, refusal: PgError, asked: &Asked<'_>) -> Result<(), Failure> {
+        match self.merge_on(vec![shard], &[text], asked).await?.as_str() {
+            NOTHING_MERGED => Ok(()),
+            _ => Err(refusal.into()),
         }
     }
 
@@ -95,7 +140,7 @@ impl Session {
             return Err(staging.refusal().clone().into());
         }
         self.check_privileges(alone, asked).await?;
-        Ok("MERGE 0".to_owned())
+        Ok(NOTHING_MERGED.to_owned())
     }
 
     async fn prove_merging(&mut self, staging: &Staging, text: &str, asked: &Asked<'_>) -> Result<(), Failure> {
@@ -115,35 +160,69 @@ impl Session {
         }
     }
 
-    /// The places of the rows, by shard.
-    async fn rows_by_shard(&mut self, merging: &Merging, answer: &Answer) -> Result<Vec<(ShardId, Vec<usize>)>, Failure> {
+    /// The rows, by the shards that merge them.
+    async fn split_source(&mut self, merging: &Merging, answer: &Answer) -> Result<SplitSource, Failure> {
         let (rows, texts) = merging.routed(answer, &self.context.catalog)?;
-        let mut parts: Vec<(ShardId, Vec<usize>)> = Vec::new();
+        let mut split = SplitSource::default();
         let mut waiting = rows.iter();
         for text in &texts {
             let read = self.read_anew(text).await?;
             let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("rows without a statement"))?;
-            let Route::Write(writing) = self.route_rows(statement, &Inputs::literals(text, &read.literals)).await? else {
-                return Err(PgError::internal("rows are not routed as rows").into());
-            };
-            let WritingKind::Rows(shard_of_row) = &writing.kind else {
-                return Err(PgError::internal("rows are not routed as rows").into());
-            };
-            for (shard, place) in shard_of_row.iter().zip(waiting.by_ref().take(shard_of_row.len())) {
-                let shard = *writing.shards().get(*shard).ok_or_else(|| PgError::internal("a row without a shard"))?;
-                match parts.iter_mut().find(|(known, _)| *known == shard) {
-                    Some((_, places)) => places.push(*place),
-                    None => parts.push((shard, vec![*place])),
+            let shards = self.shards_of_rows(statement, &Inputs::literals(text, &read.literals)).await?;
+            for (shard, place) in shards.into_iter().zip(waiting.by_ref()) {
+                match shard {
+                    Ok(shard) => split.put(shard, *place),
+                    Err(refusal) => split.put_unmapped(refusal, *place),
                 }
             }
         }
         let without_key = (0..answer.rows.len()).filter(|place| rows.binary_search(place).is_err()).collect::<Vec<_>>();
         if !without_key.is_empty() {
-            match parts.first_mut() {
+            match split.of_shards.first_mut() {
                 Some((_, places)) => places.extend(without_key),
-                None => parts.push((self.home()?.id, without_key)),
+                None => split.of_shards.push((self.home()?.id, without_key)),
             }
         }
-        Ok(parts)
+        Ok(split)
+    }
+
+    /// For each row its shard, or what is said of a key that has none. All are looked up together unless there is such a key.
+    async fn shards_of_rows(
+        &mut self,
+        statement: &Analysis,
+        inputs: &Inputs<'_>,
+    ) -> Result<Vec<Result<ShardId, PgError>>, Failure> {
+        match self.route_rows(statement, inputs).await {
+            Ok(route) => {
+                let (shards, places) = rows_of(&route).ok_or_else(|| PgError::internal("rows are not routed as rows"))?;
+                let shard = |place: &usize| shards.get(*place).copied().map(Ok);
+                let shards = places.iter().map(shard).collect::<Option<_>>();
+                Ok(shards.ok_or_else(|| PgError::internal("a row without a shard"))?)
+            }
+            Err(Failure::Error(error)) if error.code == SqlState::NO_SHARD_FOR_KEY => {
+                let rows = statement.split_rows.as_deref().unwrap_or_default();
+                if rows.len() < 2 {
+                    return Ok(vec![Err(error)]);
+                }
+                let mut shards = Vec::with_capacity(rows.len());
+                for row in rows {
+                    let alone = Analysis { split_rows: Some([row.clone()].into()), ..statement.clone() };
+                    shards.extend(Box::pin(self.shards_of_rows(&alone, inputs)).await?);
+                }
+                Ok(shards)
+            }
+            Err(failure) => Err(failure),
+        }
     }
 }
+
+/// The shards of rows, and for each row the place of its own.
+fn rows_of(route: &Route) -> Option<(&[ShardId], &[usize])> {
+    let Route::Write(writing) = route else { return None };
+    match &writing.kind {
+        WritingKind::Rows(shard_of_row) => Some((writing.shards(), shard_of_row)),
+        _ => None,
+    }
+}
+
+const NOTHING_MERGED: &str = "MERGE 0";

@@ -76,10 +76,10 @@ impl Session {
     async fn move_rows(&mut self, moving: &Moving, texts: (&str, &str), asked: &Asked<'_>) -> Result<String, Failure> {
         self.check_not_read_only(texts.0)?;
         self.check_text_is_exact()?;
-        self.is_staging = true;
-        self.staged_by = None;
+        self.staging.is_under_way = true;
+        self.staging.planned_by = None;
         let moved = Box::pin(self.delete_and_insert(moving, texts, asked)).await;
-        self.is_staging = false;
+        self.staging.is_under_way = false;
         moved
     }
 

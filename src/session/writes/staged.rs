@@ -108,7 +108,9 @@ impl Session {
             _ => false,
         };
         let refusal = match refusal {
-            Failure::Error(error) if is_write && !self.is_staging && may_do_in_stages(&statement.command, error.code) => error,
+            Failure::Error(error) if is_write && !self.staging.is_under_way && may_do_in_stages(&statement.command, error.code) => {
+                error
+            }
             other => return Err(other),
         };
         let alone = statement.alone(inputs.text());
@@ -133,7 +135,7 @@ impl Session {
         parts: &[Part],
         inputs: &Inputs<'_>,
     ) -> Result<Option<Route>, Failure> {
-        if self.is_staging || !matches!(statement.command, Command::Query(QueryKind::Update)) {
+        if self.staging.is_under_way || !matches!(statement.command, Command::Query(QueryKind::Update)) {
             return Ok(None);
         }
         let map = self.gateway.map.load();
@@ -222,10 +224,10 @@ impl Session {
     async fn run_staged(&mut self, staging: &Staging, alone: &str, asked: &Asked<'_>, begins: bool) -> Result<String, Failure> {
         self.check_not_read_only(alone)?;
         self.check_text_is_exact()?;
-        self.is_staging = true;
-        self.staged_by = None;
+        self.staging.is_under_way = true;
+        self.staging.planned_by = None;
         let run = Box::pin(self.run_stages(staging, alone, asked, begins)).await;
-        self.is_staging = false;
+        self.staging.is_under_way = false;
         run
     }
 
@@ -614,7 +616,7 @@ impl Session {
         let route = self.route(analysis, &inputs).await?;
         match self.counted(Ok(route))? {
             Route::Shard(reach) => self.run_on_shard(&reach, analysis, prepared.text()).await,
-            route => Box::pin(self.run_elsewhere(route, analysis, prepared.text(), &inputs)).await,
+            route => Box::pin(self.run_by_route(route, analysis, prepared.text(), &inputs)).await,
         }
     }
 

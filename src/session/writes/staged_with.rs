@@ -95,9 +95,9 @@ impl Session {
     /// Runs one of them, inside the transaction of the whole.
     pub(in crate::session) async fn answer_write(&mut self, query: &str) -> Result<Answer, Failure> {
         // It may have queries of its own that are answered first.
-        self.is_staging = false;
+        self.staging.is_under_way = false;
         let found = self.find_write(query, &Asked::Own).await;
-        self.is_staging = true;
+        self.staging.is_under_way = true;
         let Found { writing, text } = found?;
         if writing.shards().len() > 1 {
             self.check_commit_support(writing.shards()).await?;

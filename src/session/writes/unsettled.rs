@@ -50,7 +50,7 @@ impl Session {
         let Some(text) = lock.statement(&places) else { return Ok(()) };
         for shard in shards {
             self.read_on(&self.several([*shard])?, &Request::Query(&text), Shown::Nothing).await?;
-            if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == *shard) {
+            if let Some(participant) = self.transaction.on_mut(*shard) {
                 participant.has_locked = true;
             }
         }

@@ -23,12 +23,12 @@ use super::staged::Staging;
 use super::unsettled::Difference;
 use crate::backend::{Connection, ConnectionError, NestedValues, ShardText, StatementName};
 use crate::error::{PgError, SqlState};
-use crate::execute::{FAILURE_PATIENCE, STOP_AFTER, first_failure};
+use crate::execute::{AskedBy, FAILURE_PATIENCE, STOP_AFTER, first_failure};
 use crate::routing::Reach;
 use crate::session::protocol::describe::Description;
 use crate::session::protocol::statement::Statement;
 use crate::session::protocol::told::changed;
-use crate::session::reads::elsewhere::{failure_of_covered, with_shard_named};
+use crate::session::reads::scatter::{failure_of_covered, with_shard_named};
 use crate::session::route::{aside, is_read_here};
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shard_key::{Format, oid};
@@ -162,9 +162,18 @@ pub(in crate::session) enum Shown {
     Rows,
     /// The row description too.
     DescribedRows,
+    /// Rows stay here until other shards have answered, as far as there is room for them.
+    HeldRows,
+    DescribedHeldRows,
     /// Rows are kept for their order.
     KeptRows,
     DescribedKeptRows,
+}
+
+impl Shown {
+    fn is_held(self) -> bool {
+        matches!(self, Shown::HeldRows | Shown::DescribedHeldRows)
+    }
 }
 
 impl Session {
@@ -279,7 +288,7 @@ impl Session {
         for shard in reach.shards() {
             let index = self.join(*shard).await?;
             self.sync(index).await?;
-            if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == *shard) {
+            if let Some(participant) = self.transaction.on_mut(*shard) {
                 participant.has_written |= writing.kind != WritingKind::Locks;
                 participant.has_locked |= writing.kind == WritingKind::Locks;
             }
@@ -350,7 +359,12 @@ impl Session {
 
     async fn write_copies(&mut self, reach: &Reach, request: &Request<'_>, shown: Shown) -> Result<String, Failure> {
         let (home, others) = reach.shards().split_first().ok_or_else(|| PgError::internal("no shard to write on"))?;
-        let first = self.write_and_read(reach, std::slice::from_ref(home), request, shown).await?;
+        let held = match shown {
+            Shown::Rows => Shown::HeldRows,
+            Shown::DescribedRows => Shown::DescribedHeldRows,
+            shown => shown,
+        };
+        let first = self.write_and_read(reach, std::slice::from_ref(home), request, held).await?;
         let rest = self.write_and_read(reach, others, request, Shown::Nothing).await?;
         let home = first.into_iter().next().unwrap_or_default().tag;
         match rest.into_iter().zip(others).find(|(other, _)| other.tag != home) {
@@ -376,8 +390,8 @@ impl Session {
         let texts = request.shard_texts(reach, &context)?;
         for (place, shard) in shards.iter().enumerate() {
             let Some(text) = texts.get(place).or(texts.first()) else { continue };
-            let Some(index) = self.index_of(*shard) else { continue };
-            let Some(participant) = self.participants.get_mut(index) else { continue };
+            let Some(index) = self.transaction.index_of(*shard) else { continue };
+            let Some(participant) = self.transaction.participants_mut().get_mut(index) else { continue };
             let connection = &mut *participant.connection;
             put_request(connection, request, text, prepared_max);
             self.cancel.started(&participant.connection);
@@ -411,8 +425,8 @@ impl Session {
                     parts.push(part);
                 }
                 Ok(Part { error: Some(body), .. }) => {
-                    if let (Request::Bound { statement, .. }, Some(index)) = (request, self.index_of(*shard))
-                        && let Some(participant) = self.participants.get_mut(index)
+                    if let (Request::Bound { statement, .. }, Some(index)) = (request, self.transaction.index_of(*shard))
+                        && let Some(participant) = self.transaction.participants_mut().get_mut(index)
                     {
                         participant.connection.prepared.doubt(statement.id);
                     }
@@ -442,16 +456,13 @@ impl Session {
             return None;
         }
         let place = |shard: ShardId| shards.iter().position(|known| *known == shard);
-        let asked = self.of_shards(shards).map(|participant| (participant.shard, &mut *participant.connection));
+        let asked = self.transaction.on_all(shards).map(|participant| (participant.shard, &mut *participant.connection));
         let mut asked: Vec<(ShardId, &mut Connection)> = asked.map(|(shard, connection)| (shard, &mut *connection)).collect();
         asked.sort_by_key(|(shard, _)| place(*shard));
         let (asked, connections): (Vec<ShardId>, Vec<&mut Connection>) = asked.into_iter().unzip();
-        let failing = first_failure(connections, FAILURE_PATIENCE).await.and_then(|place| asked.get(place).copied());
+        let failing =
+            first_failure(connections, AskedBy::Other, FAILURE_PATIENCE).await.and_then(|place| asked.get(place).copied());
         failing.and_then(place)
-    }
-
-    pub(in crate::session) fn index_of(&self, shard: ShardId) -> Option<usize> {
-        self.participants.iter().position(|participant| participant.shard == shard)
     }
 
     /// Values of RETURNING that name types.
@@ -460,7 +471,7 @@ impl Session {
             Request::Bound { bind, description, .. } | Request::Rows { bind, description, .. } => (bind, description),
             Request::Query(_) | Request::QueryOfViews { .. } | Request::Queries(_) => return NestedValues::default(),
         };
-        let participant = self.participants.iter().find(|participant| participant.shard == shard);
+        let participant = self.transaction.on(shard);
         match (participant, &description.rows) {
             (Some(participant), Some(rows)) => participant.connection.oids.nested_columns(rows, bind),
             (Some(_) | None, _) => NestedValues::default(),
@@ -474,7 +485,7 @@ impl Session {
         if let Ok(read) = read {
             return read.map(|()| part);
         }
-        if let Some(participant) = self.participants.iter_mut().find(|participant| participant.shard == shard) {
+        if let Some(participant) = self.transaction.on_mut(shard) {
             participant.connection.stop().await;
         }
         self.read_into(&mut part, shard, Shown::Nothing, request).await.map(|()| part)
@@ -491,10 +502,8 @@ impl Session {
     async fn read_into(&mut self, part: &mut Part, shard: ShardId, mut shown: Shown, request: &Request<'_>) -> Result<(), Failure> {
         let nested = self.nested_values(shard, request);
         loop {
-            let Some(index) = self.index_of(shard) else { return Err(PgError::internal("participant is gone").into()) };
-            let Some(participant) = self.participants.get_mut(index) else {
-                return Err(PgError::internal("participant is gone").into());
-            };
+            let Some(index) = self.transaction.index_of(shard) else { return Err(PgError::internal("participant is gone").into()) };
+            let participant = self.transaction.at(index)?;
             let (tag, body) = match participant.connection.next_frame().await {
                 Ok(frame) => frame,
                 Err(error) => return Err(self.participant_lost(index, &error)),
@@ -513,7 +522,8 @@ impl Session {
                         continue;
                     }
                     self.client.output.extend_from_slice(&row);
-                    if self.client.output.len() >= OUTPUT_BYTES {
+                    let room = if shown.is_held() { HELD_BYTES_MAX } else { OUTPUT_BYTES };
+                    if self.client.output.len() >= room {
                         self.client.flush().await?;
                     }
                 }
@@ -527,7 +537,7 @@ impl Session {
                         part.has_changed = true;
                         shown = Shown::Nothing;
                     }
-                    if matches!(shown, Shown::DescribedRows | Shown::DescribedKeptRows) {
+                    if matches!(shown, Shown::DescribedRows | Shown::DescribedHeldRows | Shown::DescribedKeptRows) {
                         let columns = match request {
                             Request::QueryOfViews { columns, .. } => columns,
                             _ => &columns[..],
@@ -537,7 +547,7 @@ impl Session {
                 }
                 shard_tag::NOTICE if shown != Shown::Nothing => {
                     self.client.output.extend_from_slice(&crate::session::protocol::describe::frame(tag, &body));
-                    if self.client.output.len() >= OUTPUT_BYTES {
+                    if !shown.is_held() && self.client.output.len() >= OUTPUT_BYTES {
                         self.client.flush().await?;
                     }
                 }
@@ -714,6 +724,8 @@ pub(in crate::session) fn has_on_conflict(text: &str) -> bool {
 
 /// Rows are sent to the client in pieces of this size.
 const OUTPUT_BYTES: usize = 32 * 1024;
+/// Of the home shard's rows, while the other copies are written: what is more goes out before.
+const HELD_BYTES_MAX: usize = 1024 * 1024;
 
 #[cfg(test)]
 mod tests {

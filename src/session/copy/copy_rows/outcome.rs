@@ -5,7 +5,7 @@ use crate::error::PgError;
 use crate::execute::copy_in::{line_of, with_line};
 use crate::session::Failure;
 use crate::session::protocol::describe::error_frame;
-use crate::session::reads::elsewhere::with_shard_named;
+use crate::session::reads::scatter::with_shard_named;
 use crate::session::writes::write::{copies_differ, sum_of_tags};
 use crate::wire;
 

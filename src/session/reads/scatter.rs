@@ -42,8 +42,8 @@ impl RowSink for Client {
         }
     }
 
-    fn begin(&mut self) {
-        self.map_until_rows = None;
+    fn note_proven(&mut self) {
+        self.map_until_proven = None;
     }
 
     async fn send(&mut self) -> Result<(), SessionEnd> {
@@ -54,9 +54,69 @@ impl RowSink for Client {
     }
 }
 
+/// Who asks for an answer over several shards.
+#[derive(Clone, Copy)]
+pub(in crate::session) enum Asker<'a> {
+    /// A Query: it asks as an unnamed portal without parameters would, of a statement that nobody has described.
+    Query { statement: &'a Analysis, text: &'a str },
+    /// A portal, a cursor or an EXECUTE. `describes`: in the simple protocol, which wants to know the columns.
+    Bound { statement: &'a Arc<Statement>, bind: &'a wire::Bind<'a>, describes: bool },
+}
+
+/// What each shard is to run.
+enum Fragment {
+    Text(String),
+    Prepared(Arc<Statement>),
+}
+
+impl Fragment {
+    fn text(&self) -> &str {
+        match self {
+            Fragment::Text(text) => text,
+            Fragment::Prepared(statement) => statement.text(),
+        }
+    }
+}
+
+impl<'a> Asker<'a> {
+    fn statement(&self) -> Result<&'a Analysis, PgError> {
+        match self {
+            Asker::Query { statement, .. } => Ok(statement),
+            Asker::Bound { statement, .. } => {
+                statement.analysis().ok_or_else(|| PgError::internal("an empty statement on several shards"))
+            }
+        }
+    }
+
+    fn text(&self) -> &'a str {
+        match self {
+            Asker::Query { text, .. } => text,
+            Asker::Bound { statement, .. } => statement.text(),
+        }
+    }
+
+    fn describes(&self) -> bool {
+        matches!(self, Asker::Query { .. } | Asker::Bound { describes: true, .. })
+    }
+
+    /// Values in place of `$n`; there are none in a Query.
+    fn has_parameters(&self) -> bool {
+        matches!(self, Asker::Bound { bind, .. } if bind.parameter_count > 0)
+    }
+
+    /// Of a Bind, what comes after its names; all but what `merge` hides goes to the client.
+    fn after_names(&self, merge: &Merge) -> Vec<u8> {
+        match self {
+            Asker::Query { .. } => originate::BIND_NOTHING.to_vec(),
+            Asker::Bound { bind, .. } if has_last_step(merge) => bind.with_result_formats(&[]),
+            Asker::Bound { bind, .. } => with_hidden_formats(bind, merge.hidden_columns),
+        }
+    }
+}
+
 impl Session {
-    /// A statement of the simple protocol whose route is not one shard.
-    pub(in crate::session) async fn run_elsewhere(
+    /// A statement of the simple protocol, where it was routed to.
+    pub(in crate::session) async fn run_by_route(
         &mut self,
         route: Route,
         statement: &Analysis,
@@ -65,49 +125,119 @@ impl Session {
     ) -> Result<(), Failure> {
         match route {
             Route::Shard(reach) => self.run_on_shard(&reach, statement, text).await,
-            Route::Scatter(reach) => {
-                let shards = reach.shards();
-                let merge = statement.merge.clone()?;
-                if merge.locking.is_some() {
-                    return Box::pin(self.lock_text(&reach, statement, text)).await;
-                }
-                let spec = Spec { describes: true, ..self.spec(&merge, inputs)? };
-                let fragment = match self.with_instant(fragment_text(statement, &merge, text), shards).await {
-                    Ok(fragment) => fragment,
-                    Err(Failure::Error(refusal)) => {
-                        let gathering = self.instead(reach, statement, text, refusal)?;
-                        return self.gather_text(&gathering, statement, text).await;
-                    }
-                    Err(failure) => return Err(failure),
-                };
-                let keyed = Box::pin(self.with_reference_keys(&fragment, &merge, &reach)).await?;
-                let is_keyed = keyed.is_some();
-                let covered = cover(keyed.unwrap_or(fragment), &self.context, reach.map())?;
-                let described = Box::pin(self.columns_of_views(&covered, statement.alone(text))).await?;
-                let spec = Spec { described: described.map(Arc::from), ..spec };
-                let scattered = self.ask_several(&reach, &Request::Text(&covered), &spec).await;
-                if is_keyed {
-                    self.end_snapshots(shards).await;
-                }
-                let scattered = match scattered {
-                    Ok(Scattered::LastStep(last)) => self.last_step_of_text(&reach, &last, statement, text).await,
-                    scattered => scattered,
-                };
-                match scattered {
-                    Ok(Scattered::Answered) => Ok(()),
-                    Ok(Scattered::LastStep(_)) => Err(PgError::internal("a last step after the last step").into()),
-                    Ok(Scattered::NotMerged(reason)) => {
-                        let gathering = self.instead(reach, statement, text, reason)?;
-                        self.gather_text(&gathering, statement, text).await
-                    }
-                    Err(Failure::Shard(frame)) if merge.fragment.is_some() || statement.start > 0 || is_keyed => {
-                        Err(self.told_of_the_text(frame, statement, text).await)
-                    }
-                    Err(failure) => Err(failure),
-                }
+            Route::Scatter(reach) if locks_rows(statement) => Box::pin(self.lock_text(&reach, statement, text)).await,
+            // A Query has no parameters: PostgreSQL refuses it, at home as well as anywhere.
+            Route::Scatter(_) if statement.parameter_count > 0 => {
+                let home = self.home()?.id;
+                self.run_on_shard(&self.several([home])?, statement, &in_its_place(text, statement.start, statement.alone(text)))
+                    .await
             }
+            Route::Scatter(reach) => Box::pin(self.scatter(Asker::Query { statement, text }, inputs, &reach)).await,
             Route::Write(writing) => Box::pin(self.write_text(&writing, statement, text)).await,
-            Route::Gather(gathering) => self.gather_text(&gathering, statement, text).await,
+            Route::Gather(gathering) => self.gather_for(Asker::Query { statement, text }, &gathering).await,
+        }
+    }
+
+    /// Execute of a portal over several shards, or what asks like one.
+    pub(in crate::session) async fn scatter_bound(
+        &mut self,
+        statement: &Arc<Statement>,
+        bind: &wire::Bind<'_>,
+        reach: &Reach,
+        describes: bool,
+    ) -> Result<(), Failure> {
+        let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement scattered"))?;
+        if locks_rows(analysis) {
+            return match describes {
+                true => Box::pin(self.lock_rows_alone(statement, bind, reach)).await,
+                false => Box::pin(self.lock_rows_bound(statement, bind, reach)).await,
+            };
+        }
+        let description = self.describe(statement).await?;
+        self.check_parameters(bind, &description.parameter_types)?;
+        let inputs = Inputs::bound(statement.text(), &statement.literals, bind, &description.parameter_types);
+        Box::pin(self.scatter(Asker::Bound { statement, bind, describes }, &inputs, reach)).await
+    }
+
+    /// Asks the shards, and merges what they answer. Where that cannot be merged after all, PostgreSQL computes over gathered rows.
+    async fn scatter(&mut self, asker: Asker<'_>, inputs: &Inputs<'_>, reach: &Reach) -> Result<(), Failure> {
+        let statement = asker.statement()?;
+        let scattered = match self.scattered(asker, inputs, reach).await {
+            Err(Failure::Shard(frame)) if matches!(asker, Asker::Query { .. }) => {
+                return Err(self.told_of_the_text(frame, statement, asker.text()).await);
+            }
+            scattered => scattered?,
+        };
+        match scattered {
+            Scattered::Answered => Ok(()),
+            Scattered::LastStep(_) => Err(PgError::internal("a last step after the last step").into()),
+            Scattered::NotMerged(reason) => {
+                let gathering = self.instead(reach.clone(), statement, asker.text(), reason)?;
+                self.gather_for(asker, &gathering).await
+            }
+        }
+    }
+
+    async fn scattered(&mut self, asker: Asker<'_>, inputs: &Inputs<'_>, reach: &Reach) -> Result<Scattered, Failure> {
+        let merge = asker.statement()?.merge.clone()?;
+        let mut spec = Spec { describes: asker.describes(), ..self.spec(&merge, inputs)? };
+        if let Asker::Bound { statement, describes, .. } = asker {
+            let description = self.describe(statement).await?;
+            spec.told = Some(description.columns());
+            if describes {
+                spec.described = description.fields()?.map(Arc::from);
+            }
+        }
+        let fragment = match self.fragment(asker, &merge, reach).await {
+            Ok(fragment) => fragment,
+            Err(Failure::Error(refusal)) => return Ok(Scattered::NotMerged(refusal)),
+            Err(failure) => return Err(failure),
+        };
+        let keyed = match asker.has_parameters() {
+            true => None,
+            false => Box::pin(self.with_reference_keys(fragment.text(), &merge, reach)).await?,
+        };
+        let is_keyed = keyed.is_some();
+        let fragment = keyed.map_or(fragment, Fragment::Text);
+        let after_names = asker.after_names(&merge);
+        let scattered = match (&fragment, asker) {
+            (Fragment::Prepared(fragment), Asker::Bound { bind, .. }) => {
+                self.ask_several(reach, &Request::Bound { fragment, bind, after_names: &after_names }, &spec).await
+            }
+            (fragment, _) => {
+                let covered = cover(fragment.text().to_owned(), &self.context, reach.map())?;
+                if let Asker::Query { statement, text } = asker {
+                    spec.described = Box::pin(self.columns_of_views(&covered, statement.alone(text))).await?.map(Arc::from);
+                }
+                self.ask_several(reach, &Request::Unnamed { text: &covered, after_names: &after_names }, &spec).await
+            }
+        };
+        if is_keyed {
+            self.end_snapshots(reach.shards()).await;
+        }
+        match scattered? {
+            Scattered::LastStep(text) => self.last_step_for(asker, &text, reach).await,
+            scattered => Ok(scattered),
+        }
+    }
+
+    async fn last_step_for(&mut self, asker: Asker<'_>, text: &str, reach: &Reach) -> Result<Scattered, Failure> {
+        let shard = reach.shards().first().copied().ok_or_else(|| PgError::internal("no shard"))?;
+        let (description, after_names) = match asker {
+            Asker::Query { statement, text } => {
+                let prepared = self.prepare(statement.alone(text).as_bytes(), Box::default()).await?;
+                (self.describe(&prepared).await?, originate::BIND_NOTHING)
+            }
+            Asker::Bound { statement, bind, .. } => (self.describe(statement).await?, bind.after_names),
+        };
+        let asked = Asked { description: &description, after_names, map: reach.map(), describes: asker.describes() };
+        self.run_last_step(shard, text, asked).await
+    }
+
+    async fn gather_for(&mut self, asker: Asker<'_>, gathering: &Gathering) -> Result<(), Failure> {
+        match asker {
+            Asker::Query { statement, text } => self.gather_text(gathering, statement, text).await,
+            Asker::Bound { statement, bind, describes } => self.gather_bound(statement, bind, gathering, describes).await,
         }
     }
 
@@ -122,8 +252,7 @@ impl Session {
         }
         let prepared = self.prepare(alone.as_bytes(), Box::default()).await?;
         let description = self.describe(&prepared).await?;
-        let columns = description.rows.as_deref().map(wire::row_description).transpose();
-        columns.map_err(|error| PgError::internal(error.to_string()).into())
+        Ok(description.fields()?)
     }
 
     async fn lock_text(&mut self, reach: &Reach, statement: &Analysis, text: &str) -> Result<(), Failure> {
@@ -134,20 +263,6 @@ impl Session {
             Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
             locked => locked,
         }
-    }
-
-    async fn last_step_of_text(
-        &mut self,
-        reach: &Reach,
-        last: &str,
-        statement: &Analysis,
-        text: &str,
-    ) -> Result<Scattered, Failure> {
-        let prepared = self.prepare(statement.alone(text).as_bytes(), Box::default()).await?;
-        let description = self.describe(&prepared).await?;
-        let shard = reach.shards().first().copied().ok_or_else(|| PgError::internal("no shard"))?;
-        let asked = Asked { description: &description, after_names: originate::BIND_NOTHING, map: reach.map(), describes: true };
-        self.run_last_step(shard, last, asked).await
     }
 
     /// The next rung of the ladder, for answers that turned out not to be mergeable; otherwise the reason.
@@ -177,88 +292,30 @@ impl Session {
         }
     }
 
-    /// Execute of a portal over several shards.
-    pub(in crate::session) async fn scatter_bound(
-        &mut self,
-        statement: &Arc<Statement>,
-        client_bind: &Bytes,
-        reach: &Reach,
-    ) -> Result<(), Failure> {
-        let shards = reach.shards();
-        let bind = wire::bind(client_bind).map_err(SessionEnd::from)?;
-        let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement scattered"))?;
-        let merge = analysis.merge.clone()?;
-        if merge.locking.is_some() {
-            return Box::pin(self.lock_rows_bound(statement, &bind, reach)).await;
-        }
-        let description = self.describe(statement).await?;
-        let types = &description.parameter_types;
-        self.check_parameters(&bind, types)?;
-        let spec = self.spec(&merge, &Inputs::bound(statement.text(), &statement.literals, &bind, types))?;
-        let spec = Spec { told: Some(description.columns()), ..spec };
-        let fragment = match self.fragment(statement, (analysis, &merge), types, reach).await {
-            Ok(fragment) => fragment,
-            Err(Failure::Error(refusal)) => {
-                let gathering = self.instead(reach.clone(), analysis, statement.text(), refusal)?;
-                return self.gather_bound(statement, client_bind, &gathering).await;
+    /// What each of the shards runs. That of a prepared statement is the same each time unless it reads the clock, and then kept with it.
+    async fn fragment(&mut self, asker: Asker<'_>, merge: &Merge, reach: &Reach) -> Result<Fragment, Failure> {
+        let text = |analysis| fragment_text(analysis, merge, asker.text());
+        let statement = match asker {
+            Asker::Query { statement, .. } => {
+                return Ok(Fragment::Text(self.with_instant(text(statement), reach.shards()).await?));
             }
-            Err(failure) => return Err(failure),
+            Asker::Bound { statement, .. } => statement,
         };
-        let after_names =
-            if has_last_step(&merge) { bind.with_result_formats(&[]) } else { with_hidden_formats(&bind, merge.hidden_columns) };
-        let keyed = match bind.parameters().next() {
-            None => Box::pin(self.with_reference_keys(fragment.text(), &merge, reach)).await?,
-            Some(_) => None,
-        };
-        let keyed = keyed.map(|text| cover(text, &self.context, reach.map())).transpose()?;
-        let request = match &keyed {
-            Some(text) => Request::Unnamed { text, after_names: &after_names },
-            None => Request::Bound { fragment: &fragment, bind: &bind, after_names: &after_names },
-        };
-        let result = self.ask_several(reach, &request, &spec).await;
-        if keyed.is_some() {
-            self.end_snapshots(shards).await;
-        }
-        let result = match result? {
-            Scattered::LastStep(text) => {
-                let shard = shards.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
-                let asked = Asked { description: &description, after_names: bind.after_names, map: reach.map(), describes: false };
-                self.run_last_step(shard, &text, asked).await?
-            }
-            other => other,
-        };
-        match result {
-            Scattered::Answered => Ok(()),
-            Scattered::LastStep(_) => Err(PgError::internal("a last step after the last step").into()),
-            Scattered::NotMerged(reason) => {
-                let gathering = self.instead(reach.clone(), analysis, statement.text(), reason)?;
-                self.gather_bound(statement, client_bind, &gathering).await
-            }
-        }
-    }
-
-    /// What each of the shards runs. It is the same each time unless it reads the clock, and then kept with the statement.
-    async fn fragment(
-        &mut self,
-        statement: &Arc<Statement>,
-        (analysis, merge): (&Analysis, &Merge),
-        types: &[u32],
-        reach: &Reach,
-    ) -> Result<Arc<Statement>, Failure> {
         let is_the_same = |known: &&Arc<Statement>| {
             self.means_the_same(known) && known.covered.as_ref().is_some_and(|covered| covered.is_for(reach.map()))
         };
         if let Some(known) = statement.fragment.load().as_ref().filter(is_the_same) {
-            return Ok(Arc::clone(known));
+            return Ok(Fragment::Prepared(Arc::clone(known)));
         }
-        let text = fragment_text(analysis, merge, statement.text());
+        let text = text(asker.statement()?);
         let reads_clock = clock::mentions_clock(&text);
         let text = self.with_instant(text, reach.shards()).await?;
+        let types = &self.describe(statement).await?.parameter_types;
         let fragment = Arc::new(self.fragment_of_text(statement, text, types, reach)?);
         if !reads_clock {
             statement.fragment.store(Some(Arc::clone(&fragment)));
         }
-        Ok(fragment)
+        Ok(Fragment::Prepared(fragment))
     }
 
     pub(in crate::session) fn spec(&self, merge: &Arc<Merge>, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
@@ -274,6 +331,10 @@ impl Session {
         };
         Ok(Spec { combine_bytes_max, printing, ..spec(merge, inputs)? })
     }
+}
+
+fn locks_rows(statement: &Analysis) -> bool {
+    statement.merge.as_ref().is_ok_and(|merge| merge.locking.is_some())
 }
 
 /// What each shard runs: the statement alone, with its pieces replaced.
