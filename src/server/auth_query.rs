@@ -91,7 +91,8 @@ impl Asked {
         // Before the first shard there is nobody but the listed.
         let snapshot = self.gateway.map.snapshot();
         let Some(home) = snapshot.home() else { return Ok(None) };
-        let mut kept = self.connection.lock().await;
+        let busy = || AskError::Unreachable("others wait for it".to_owned());
+        let mut kept = timeout(PATIENCE, self.connection.lock()).await.map_err(|_| busy())?;
         // One that was kept may have ended meanwhile: then once more, on a new one.
         if let Some(mut open) = kept.take_if(|open| open.address.is_of(home))
             && let Ok(answer) = timeout(PATIENCE, open.connection.bound(&Own::Catalog.text(&self.query), user)).await

@@ -227,6 +227,7 @@ async fn read_changed(transaction: &mut Transaction<'_, Postgres>, since: i64) -
             name: read(&row, 1)?,
             increment: read(&row, 2)?,
             generation: read(&row, 3)?,
+            size: read(&row, 4)?,
         });
     }
     Ok(rows)
@@ -343,7 +344,8 @@ const TABLES: &str = "SELECT schema_name, table_name, group_id, key
                       FROM shardgate_map.declared_table WHERE epoch > $1";
 const FUNCTIONS: &str = "SELECT schema_name, function_name, reads, writes, key_argument
                          FROM shardgate_map.declared_function WHERE epoch > $1";
-const SEQUENCES: &str = "SELECT schema_name, sequence_name, increment, generation
+const SEQUENCES: &str = "SELECT schema_name, sequence_name, increment, generation,
+                         least((maximum::numeric - minimum) / abs(increment::numeric), 9223372036854775807)::bigint
                          FROM shardgate_map.declared_sequence WHERE epoch > $1";
 const CHANGED_KEYS: &str = "SELECT group_id, key FROM shardgate_map.lookup_key WHERE epoch > $1 LIMIT 10001";
 const REMOVED: &str = "SELECT kind, id, key, schema_name, name FROM shardgate_map.removed WHERE epoch > $1";

@@ -216,6 +216,8 @@ pub struct ClusterSequence {
     pub increment: i64,
     /// Numbers that were drawn under another one are void: `setval` came between.
     pub generation: i64,
+    /// How many numbers lie between its limits.
+    pub size: i64,
 }
 
 /// Schema and name.

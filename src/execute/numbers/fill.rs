@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 
 use super::Numbers;
 use super::alter::{PATIENCE, while_closed};
-use super::held::{self, LASTING};
+use super::held::{LASTING, Sizes};
 use crate::catalog::{SequenceName, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::execute::recovery::Link;
@@ -29,14 +29,14 @@ pub(super) struct Demand {
 
 impl Demand {
     /// The next block's size. `left`: what the shard still has; none or less: somebody waits.
-    fn next(known: Option<Self>, left: i64, block: i64, now: Instant) -> Self {
+    fn next(known: Option<Self>, left: i64, sizes: Sizes, now: Instant) -> Self {
         let size = match known {
-            None => block.saturating_mul(2),
+            None => sizes.first.saturating_mul(2),
             Some(known) if left <= 0 => known.size.saturating_mul(4),
             Some(known) if now.duration_since(known.filled_at) < FAST => known.size.saturating_mul(2),
             Some(known) => known.size / 2,
         };
-        Self { size: size.clamp(block, SIZE_MAX.max(block)), filled_at: now, generation: known.map_or(0, |known| known.generation) }
+        Self { size: size.clamp(sizes.first, sizes.max), filled_at: now, generation: known.map_or(0, |known| known.generation) }
     }
 
     /// Is it time for another block? Not before somebody has waited for the first: most tables are numbered by the proxies
@@ -85,10 +85,11 @@ impl Numbers {
             let Ok((sequence, _)) = self.sequence(&name) else { continue };
             let known = self.demand.lock().get(&(shard.id, name.clone())).copied();
             let known = known.filter(|known| known.generation == sequence.generation);
-            if !names.contains(&name) || !Demand::is_due(known, left, self.block) {
+            let sizes = Sizes::of(&sequence, self.block);
+            if !names.contains(&name) || !Demand::is_due(known, left, sizes.first) {
                 continue;
             }
-            let demand = Demand { generation: sequence.generation, ..Demand::next(known, left, self.block, Instant::now()) };
+            let demand = Demand { generation: sequence.generation, ..Demand::next(known, left, sizes, Instant::now()) };
             match self.give(&mut link, &name, demand.size).await {
                 Ok(()) => {
                     given += 1;
@@ -223,7 +224,7 @@ impl Numbers {
             }
         }
         // Blocks that proxies held, of which no number has reached a shard.
-        let margin = i128::from(sequence.increment) * i128::from(self.block.max(held::SIZE_MAX)) * HELD_BLOCKS;
+        let margin = i128::from(sequence.increment) * i128::from(Sizes::of(&sequence, self.block).max) * HELD_BLOCKS;
         let used = used.unwrap_or_default().saturating_add(margin);
         self.map.store().confirm_sequence("shardgate", &name.0, &name.1, used).await?;
         self.map.refresh().await?;
@@ -247,8 +248,6 @@ fn as_regclass(name: &SequenceName) -> String {
 }
 
 const LEFT: &str = "SELECT pg_catalog.json_build_array(schema_name, sequence_name, how_many)::text FROM shardgate.numbers_left()";
-/// Numbers of one block for a shard that uses them fast.
-const SIZE_MAX: i64 = 1 << 18;
 /// A block that lasts less long was too small.
 const FAST: Duration = LASTING;
 const IDLE: Duration = Duration::from_millis(250);
@@ -263,20 +262,20 @@ mod tests {
 
     #[test]
     fn blocks_grow_with_the_demand_and_shrink_without() {
-        let start = Instant::now();
-        let first = Demand::next(None, 0, 100, start);
+        let (start, sizes) = (Instant::now(), Sizes { first: 100, max: 1 << 18 });
+        let first = Demand::next(None, 0, sizes, start);
         assert_eq!(first.size, 200);
-        let waited = Demand::next(Some(first), -3, 100, start + Duration::from_millis(50));
+        let waited = Demand::next(Some(first), -3, sizes, start + Duration::from_millis(50));
         assert_eq!(waited.size, 800);
-        let fast = Demand::next(Some(waited), 90, 100, start + Duration::from_millis(90));
+        let fast = Demand::next(Some(waited), 90, sizes, start + Duration::from_millis(90));
         assert_eq!(fast.size, 1600);
         let mut size = fast;
         for _ in 0..20 {
-            size = Demand::next(Some(size), -1, 100, start);
+            size = Demand::next(Some(size), -1, sizes, start);
         }
-        assert_eq!(size.size, SIZE_MAX);
+        assert_eq!(size.size, sizes.max);
         for round in 0..30 {
-            size = Demand::next(Some(size), 50, 100, start + FAST * (2 * round + 2));
+            size = Demand::next(Some(size), 50, sizes, start + FAST * (2 * round + 2));
         }
         assert_eq!(size.size, 100);
         assert!(Demand::is_due(Some(waited), 399, 100) && !Demand::is_due(Some(waited), 400, 100));

@@ -50,6 +50,21 @@ struct Block {
     incarnation: i64,
 }
 
+/// Numbers of one block: at first and at least, and at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sizes {
+    pub first: i64,
+    pub max: i64,
+}
+
+impl Sizes {
+    /// `block`: as the settings have it. A sequence with few numbers has smaller blocks.
+    pub fn of(sequence: &ClusterSequence, block: i64) -> Self {
+        let bound = (sequence.size / SHARE).max(1);
+        Self { first: block.min(bound), max: SIZE_MAX.max(block).min(bound) }
+    }
+}
+
 impl Held {
     /// Into `drawn`, up to `count`. Blocks that are void are let go.
     pub fn take(&mut self, count: usize, drawn: &mut Vec<i64>, sequence: &ClusterSequence, incarnation: i64) {
@@ -83,13 +98,13 @@ impl Held {
     }
 
     /// Is it time for the next block?
-    pub fn is_short(&self, block: i64) -> bool {
+    pub fn is_short(&self, sizes: Sizes) -> bool {
         let left = self.blocks.iter().fold(0_i64, |left, block| left.saturating_add(block.left));
-        self.asked_at.is_some() && left <= self.size.max(block) / 2
+        self.asked_at.is_some() && left <= self.size.max(sizes.first) / 2
     }
 
-    /// How many to ask for now. `block`: at least.
-    pub fn next_size(&mut self, block: i64, now: Instant) -> i64 {
+    /// How many to ask for now.
+    pub fn next_size(&mut self, sizes: Sizes, now: Instant) -> i64 {
         let at_this_rate = self.asked_at.map_or(0.0, |asked_at| {
             #[expect(clippy::cast_precision_loss, reason = "a rate")]
             let drawn = self.drawn as f64;
@@ -98,8 +113,8 @@ impl Held {
         #[expect(clippy::cast_possible_truncation, reason = "bounded by the next line")]
         let wanted = at_this_rate.min(1e15) as i64;
         // One large statement is no rate.
-        let max = self.size.saturating_mul(GROWTH).clamp(block, SIZE_MAX.max(block));
-        self.size = wanted.clamp(block, max);
+        let max = self.size.saturating_mul(GROWTH).clamp(sizes.first, sizes.max);
+        self.size = wanted.clamp(sizes.first, max);
         self.asked_at = Some(now);
         self.drawn = 0;
         self.size
@@ -142,15 +157,17 @@ impl Block {
 pub(super) const LASTING: Duration = Duration::from_secs(600);
 /// A block is at most so many times the one before.
 const GROWTH: i64 = 4;
-/// Numbers of one block. What every proxy may hold is left out after a fail-over of the map.
-pub(super) const SIZE_MAX: i64 = 1 << 18;
+/// What every proxy may hold is left out after a fail-over of the map.
+const SIZE_MAX: i64 = 1 << 18;
+/// A block is at most this part of all numbers.
+const SHARE: i64 = 4096;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn sequence(increment: i64, generation: i64) -> ClusterSequence {
-        ClusterSequence { schema: "public".into(), name: "s".into(), increment, generation }
+        ClusterSequence { schema: "public".into(), name: "s".into(), increment, generation, size: i64::MAX }
     }
 
     fn block(first: i64, count: i64, increment: i64) -> NumberBlock {
@@ -191,6 +208,15 @@ mod tests {
     }
 
     #[test]
+    fn a_block_is_a_small_part_of_the_sequence() {
+        let of = |size, block| Sizes::of(&ClusterSequence { size, ..sequence(1, 0) }, block);
+        assert_eq!(of(i64::MAX, 1000), Sizes { first: 1000, max: SIZE_MAX });
+        assert_eq!(of(i64::MAX, 1_000_000), Sizes { first: 1_000_000, max: 1_000_000 });
+        assert_eq!(of(32_766, 1000), Sizes { first: 7, max: 7 });
+        assert_eq!(of(3, 1000), Sizes { first: 1, max: 1 });
+    }
+
+    #[test]
     fn what_is_left_is_given_back_as_one_range() {
         let mut held = Held::default();
         held.add(&block(1, 10, 2), 1);
@@ -203,22 +229,23 @@ mod tests {
     #[test]
     fn blocks_grow_with_the_rate_and_shrink_without() {
         let (mut held, start) = (Held::default(), Instant::now());
-        assert!(!held.is_short(100), "nobody has drawn");
-        assert_eq!(held.next_size(100, start), 100);
+        let sizes = Sizes::of(&sequence(1, 3), 100);
+        assert!(!held.is_short(sizes), "nobody has drawn");
+        assert_eq!(held.next_size(sizes, start), 100);
         held.drawn = 90;
-        assert_eq!(held.next_size(100, start + Duration::from_secs(1)), 400, "at most four times");
+        assert_eq!(held.next_size(sizes, start + Duration::from_secs(1)), 400, "at most four times");
         held.drawn = 400;
-        assert_eq!(held.next_size(100, start + Duration::from_secs(401)), 600, "one a second for ten minutes");
+        assert_eq!(held.next_size(sizes, start + Duration::from_secs(401)), 600, "one a second for ten minutes");
         held.drawn = 10;
-        assert_eq!(held.next_size(100, start + Duration::from_secs(1401)), 100);
+        assert_eq!(held.next_size(sizes, start + Duration::from_secs(1401)), 100);
         for _ in 0..20 {
             held.drawn = 1 << 40;
-            held.next_size(100, start + Duration::from_secs(1402));
+            held.next_size(sizes, start + Duration::from_secs(1402));
         }
         assert_eq!(held.size, SIZE_MAX);
         held.add(&block(1, SIZE_MAX, 1), 1);
-        assert!(!held.is_short(100));
+        assert!(!held.is_short(sizes));
         held.take(1 << 17, &mut Vec::new(), &sequence(1, 3), 1);
-        assert!(held.is_short(100));
+        assert!(held.is_short(sizes));
     }
 }

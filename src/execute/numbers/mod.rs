@@ -31,7 +31,7 @@ use crate::shardmap::{ClusterSequence, NumberBlock, ShardId, ShardMap};
 pub use alter::{Alteration, read_state, under_way};
 use alter::{PATIENCE, while_closed};
 use fill::Demand;
-use held::{Entry, Held};
+use held::{Entry, Held, Sizes};
 pub use restart::Restart;
 
 /// One a proxy.
@@ -85,9 +85,9 @@ impl Numbers {
             if self.take(name, &mut held, count, &mut drawn)? {
                 return Ok(drawn);
             }
-            let (_, incarnation) = self.sequence(name)?;
+            let (sequence, incarnation) = self.sequence(name)?;
             let missing = i64::try_from(count - drawn.len()).unwrap_or(i64::MAX);
-            let wanted = held.next_size(self.block, Instant::now()).max(missing);
+            let wanted = held.next_size(Sizes::of(&sequence, self.block), Instant::now()).max(missing);
             let block = self.reserve(name, wanted, until).await?;
             held.add(&block, incarnation);
             if self.take(name, &mut held, count, &mut drawn)? {
@@ -101,7 +101,7 @@ impl Numbers {
     fn take(&self, name: &SequenceName, held: &mut Held, count: usize, drawn: &mut Vec<i64>) -> Result<bool, PgError> {
         let (sequence, incarnation) = self.sequence(name)?;
         held.take(count, drawn, &sequence, incarnation);
-        if held.is_short(self.block) && self.short.lock().insert(name.clone()) {
+        if held.is_short(Sizes::of(&sequence, self.block)) && self.short.lock().insert(name.clone()) {
             self.is_short.notify_one();
         }
         Ok(drawn.len() >= count)
@@ -110,16 +110,20 @@ impl Numbers {
     /// Fetches blocks before they are needed, so that the map may be away for a while. For ever; cancel safe.
     pub async fn keep_ahead(&self) {
         loop {
-            let short = self.short.lock().iter().next().cloned();
-            let Some(name) = short else {
+            let short: Vec<SequenceName> = self.short.lock().iter().cloned().collect();
+            if short.is_empty() {
                 self.is_short.notified().await;
                 continue;
-            };
-            let fetched = tokio::time::timeout(AHEAD_PATIENCE, self.fetch_ahead(&name)).await;
-            // From here on a draw may say so again.
-            self.short.lock().remove(&name);
-            if !matches!(fetched, Ok(Ok(()))) {
-                tracing::debug!(sequence = name.1, "numbers cannot be fetched ahead");
+            }
+            let mut has_failed = false;
+            for name in short {
+                let fetched = tokio::time::timeout(AHEAD_PATIENCE, self.fetch_ahead(&name)).await;
+                // From here on a draw may say so again.
+                self.short.lock().remove(&name);
+                has_failed |= !matches!(fetched, Ok(Ok(())));
+            }
+            if has_failed {
+                tracing::debug!("numbers cannot be fetched ahead");
                 tokio::time::sleep(AHEAD_PAUSE).await;
             }
         }
@@ -128,14 +132,15 @@ impl Numbers {
     async fn fetch_ahead(&self, name: &SequenceName) -> Result<(), PgError> {
         let entry = self.entry(name);
         let _fetching = entry.fetching.lock().await;
+        let (sequence, incarnation) = self.sequence(name)?;
+        let sizes = Sizes::of(&sequence, self.block);
         let size = {
             let mut held = entry.held.lock().await;
-            if !held.is_short(self.block) {
+            if !held.is_short(sizes) {
                 return Ok(());
             }
-            held.next_size(self.block, Instant::now())
+            held.next_size(sizes, Instant::now())
         };
-        let (sequence, incarnation) = self.sequence(name)?;
         let reserved = self.map.store().reserve_numbers(&name.0, &name.1, size, Some(sequence.generation)).await?;
         if let Some(block) = reserved.filter(|block| block.count > 0) {
             entry.held.lock().await.add(&block, incarnation);

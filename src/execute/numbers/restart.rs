@@ -55,7 +55,15 @@ impl Numbers {
     /// numbers have a gap.
     pub async fn begin_restart(self: &Arc<Self>, actor: &str, tables: &[Oid]) -> Result<Vec<Restart>, PgError> {
         let mut restarts = Vec::new();
-        for (sequence, start) in self.owned_by(tables).await? {
+        let sequences = self.owned_by(tables).await?;
+        // One that is cut off from the map may go on with numbers of before, which would be given again.
+        let silent = if sequences.is_empty() { Vec::new() } else { self.map.silent_proxies().await? };
+        if let Some(silent) = silent.first() {
+            return Err(PgError::new(SqlState::OBJECT_IN_USE, "a proxy does not follow the shard map")
+                .with_detail(format!("Proxy {} ({}) may still give numbers of before the restart.", silent.id, silent.address))
+                .with_hint("Repeat the statement when it has followed, or leave RESTART IDENTITY out; SELECT * FROM shardgate.proxies shows all."));
+        }
+        for (sequence, start) in sequences {
             let entry = self.entry(&sequence);
             let (fetching, mut held) = entry.whole().await;
             let (known, incarnation) = self.sequence(&sequence)?;
