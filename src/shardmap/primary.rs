@@ -85,12 +85,15 @@ impl Pledge {
     }
 }
 
-impl Primary {
-    /// The server that is known is the primary: `None`: none is known.
-    pub fn pledge(self: &Arc<Self>) -> Option<Pledge> {
-        self.accept(self.server()?).ok()
+/// When the pledge is broken; never, where there is none.
+pub async fn primary_changes(pledge: Option<&Pledge>) {
+    match pledge {
+        Some(pledge) => pledge.broken().await,
+        None => std::future::pending().await,
     }
+}
 
+impl Primary {
     /// As the map has it.
     pub fn of(server: Option<PrimaryServer>) -> Arc<Self> {
         let known = Known { server, is_told: server.is_some(), ..Known::default() };
