@@ -52,7 +52,9 @@ pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
 async fn tell(gateway: &Gateway, shard: &Shard) {
     let Some(server) = shard.primary.untold() else { return };
     match gateway.map.store().note_primary("shardgate", shard.id, server).await {
-        Ok(()) => shard.primary.note_told(server),
+        Ok(Some(answer)) => shard.primary.note_answer(server, answer),
+        // It will be gone here as well.
+        Ok(None) => {}
         Err(error) => tracing::debug!(shard = %shard.name, %error, "the map has not been told of a shard's primary yet"),
     }
 }
