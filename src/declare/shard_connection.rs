@@ -14,11 +14,11 @@ use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use super::checks::capitalised;
 use crate::backend::catalog_reader::Known;
-use crate::backend::identity::{self, Expected};
+use crate::backend::identity::{self, Expected, Misdirected};
 use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
 use crate::net::{AttemptError, Attempts, ShardEndpoint};
-use crate::shardmap::{Pledge, Shard, primary_changes};
+use crate::shardmap::{Pledge, Primary, PrimaryServer, Shard, primary_changes};
 
 pub(super) const UNABLE_TO_CONNECT: SqlState = SqlState(*b"08001");
 
@@ -38,6 +38,16 @@ pub(super) struct ShardConnection {
     pub(super) known: Known,
     /// `None`: which server it has to be is not known yet.
     pub(super) pledge: Option<Pledge>,
+}
+
+/// Which of a URL's hosts is connected to.
+enum Wanted {
+    /// A primary.
+    Any,
+    /// The shard's.
+    Shard(Expected),
+    /// A primary that was not promoted before this one, or is of another system.
+    NotBefore(PrimaryServer),
 }
 
 /// Why a connection could not be opened.
@@ -91,23 +101,33 @@ impl ShardConnection {
 
     /// The same, and why not. Cancel safe.
     pub(super) async fn try_open(shard: &Shard) -> Result<Self, OpenFailure> {
-        Self::connect(&shard.name, &shard.url, shard.identity.is_some().then(|| Expected::of(shard))).await
+        let wanted = if shard.identity.is_some() { Wanted::Shard(Expected::of(shard)) } else { Wanted::Any };
+        Self::connect(&shard.name, &shard.url, &wanted).await
     }
 
     /// Connects, checks the server and settles what our statements rely on. Cancel safe.
     pub(super) async fn open_new(name: &str, url: &str) -> Result<Self, PgError> {
-        Self::connect(name, url, None).await.map_err(|failure| failure.error)
+        Self::connect(name, url, &Wanted::Any).await.map_err(|failure| failure.error)
+    }
+
+    /// To a primary of whatever database, which is not one before `known`; or to that, where there is no other. Cancel safe.
+    pub(super) async fn open_successor(name: &str, url: &str, known: Option<PrimaryServer>) -> Result<Self, PgError> {
+        let Some(known) = known else { return Self::open_new(name, url).await };
+        match Self::connect(name, url, &Wanted::NotBefore(known)).await {
+            Err(failure) if failure.error.code == SqlState::CANNOT_CONNECT_NOW => Self::open_new(name, url).await,
+            opened => opened.map_err(|failure| failure.error),
+        }
     }
 
     /// Of several hosts, to the first that proves to be what is wanted.
-    async fn connect(name: &str, url: &str, expected: Option<Expected>) -> Result<Self, OpenFailure> {
+    async fn connect(name: &str, url: &str, wanted: &Wanted) -> Result<Self, OpenFailure> {
         let url = usable(name, url)?;
         let mut attempts = Attempts::of(&url, "shardgate");
         let mut failure: Option<OpenFailure> = None;
         let trying = async {
             while let Some((_, attempt)) = attempts.next().await {
                 let opened = match attempt {
-                    Ok(connection) => Self::prepared(name, connection, expected.as_ref()).await.map_err(OpenFailure::from),
+                    Ok(connection) => Self::prepared(name, connection, wanted).await.map_err(OpenFailure::from),
                     Err(error) => Err(OpenFailure::of_attempt(name, &error)),
                 };
                 match opened {
@@ -128,13 +148,24 @@ impl ShardConnection {
         }
     }
 
-    async fn prepared(name: &str, connection: PgConnection, expected: Option<&Expected>) -> Result<Self, PgError> {
+    async fn prepared(name: &str, connection: PgConnection, wanted: &Wanted) -> Result<Self, PgError> {
         let mut shard = Self { connection, name: name.to_owned(), server_version: 0, known: Known::default(), pledge: None };
         shard.settle().await?;
         shard.check_server().await?;
-        if let Some(expected) = expected {
-            let shown = identity::check(&mut shard.connection, expected).await.map_err(|error| shard.error(&error))?;
-            shard.pledge = Some(shown.map_err(|misdirected| misdirected.into_error(name))?);
+        match wanted {
+            Wanted::Any => {}
+            Wanted::Shard(expected) => {
+                let shown = identity::check(&mut shard.connection, expected).await.map_err(|error| shard.error(&error))?;
+                shard.pledge = Some(shown.map_err(|misdirected| misdirected.into_error(name))?);
+            }
+            Wanted::NotBefore(known) => {
+                let anybody = Expected { uuid: None, primary: Primary::of(None) };
+                let shown = identity::show(&mut shard.connection, &anybody).await.map_err(|error| shard.error(&error))?;
+                let shown = shown.map_err(|misdirected| misdirected.into_error(name))?;
+                if known.is_successor_of(shown.server) {
+                    return Err(Misdirected::FormerPrimary.into_error(name));
+                }
+            }
         }
         Ok(shard)
     }
@@ -284,7 +315,6 @@ pub(super) fn shard_error(name: &str, error: &sqlx::Error) -> PgError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shardmap::{Primary, PrimaryServer};
 
     #[test]
     fn a_bad_url_is_refused_without_repeating_it() {
