@@ -1,6 +1,6 @@
 //! Primary keys, unique and exclusion constraints and unique indexes that get the shard key, and what each of them says no longer.
 
-use super::definitions::{exclusion_with, unique_with};
+use super::definitions::{exclusion_with, stored, unique_with};
 use super::facts::{Facts, Storage};
 use super::foreign_keys::{definition, shown, unreadable};
 use super::members::{Member, Members, is_of_keys};
@@ -68,13 +68,11 @@ pub(super) fn rekeyed(
     let mut found = Rekeyed { warning: warning(member, relation, unique).filter(|_| !is_of_parent), ..Rekeyed::default() };
     if unique.is_constraint {
         let printed = definition(catalog, relation, &unique.name);
-        let text = match unique.is_exclusion {
-            true => {
-                require_operators(catalog, relation, unique, printed.unwrap_or_default())?;
-                printed.and_then(|printed| exclusion_with(printed, &key))
-            }
-            false => printed.and_then(|printed| unique_with(printed, &key)).map(|text| stored(text, &storage)),
-        };
+        if unique.is_exclusion {
+            require_operators(catalog, relation, unique, printed.unwrap_or_default())?;
+        }
+        let with = if unique.is_exclusion { exclusion_with } else { unique_with };
+        let text = printed.and_then(|printed| with(printed, &key)).map(|text| stored(&text, &storage.text(unique)));
         let text = text.ok_or_else(|| unreadable(what_kind(unique), &unique.name, relation))?;
         found.alter = vec![format!("DROP CONSTRAINT {name}"), format!("ADD CONSTRAINT {name} {text}")];
         let table = quoted_name(&relation.schema, &relation.name);
@@ -83,14 +81,9 @@ pub(super) fn rekeyed(
     } else {
         let object = ObjectName::part_of(relation.whole(), "index", unique.name.as_str());
         let printed = catalog.definitions.get(&object);
-        let text = printed.and_then(|printed| unique_with(printed, &key));
-        // Of a partitioned table it prints the index without those of the partitions.
-        let text = text.map(|text| text.replacen(" ON ONLY ", " ON ", 1));
+        let text = printed.and_then(|printed| unique_with(printed, &key)).map(|text| stored(&text, &storage.text(unique)));
         let text = text.ok_or_else(|| unreadable(what_kind(unique), &unique.name, relation))?;
-        found.indexes = vec![
-            format!("DROP INDEX {};", quoted_name(&relation.schema, &unique.name)),
-            format!("{};", in_tablespace(&text, &storage)),
-        ];
+        found.indexes = vec![format!("DROP INDEX {};", quoted_name(&relation.schema, &unique.name)), format!("{text};")];
     }
     let marks = [(storage.is_replica_identity, "REPLICA IDENTITY USING INDEX"), (storage.is_clustered, "CLUSTER ON")];
     let marks = marks.iter().filter(|(is_set, _)| *is_set).map(|(_, mark)| format!("{mark} {name}"));
@@ -118,23 +111,14 @@ fn require_operators(catalog: &Catalog, relation: &Relation, unique: &Unique, pr
     })
 }
 
-/// How an index is stored stands before what follows the columns.
-fn stored(text: String, storage: &Storage) -> String {
-    let suffixes = [" DEFERRABLE INITIALLY DEFERRED", " DEFERRABLE"];
-    let suffix = suffixes.into_iter().find(|suffix| text.ends_with(suffix)).unwrap_or_default();
-    let text = text.strip_suffix(suffix).unwrap_or(&text);
-    let options = if storage.options.is_empty() { String::new() } else { format!(" WITH ({})", storage.options) };
-    let tablespace =
-        if storage.tablespace.is_empty() { String::new() } else { format!(" USING INDEX TABLESPACE {}", storage.tablespace) };
-    format!("{text}{options}{tablespace}{suffix}")
-}
-
-/// The options of an index are printed with it, its tablespace is not. A condition stands at the end.
-fn in_tablespace(text: &str, storage: &Storage) -> String {
-    if storage.tablespace.is_empty() || text.contains(" WHERE ") {
-        text.to_owned()
-    } else {
-        format!("{text} TABLESPACE {}", storage.tablespace)
+impl Storage {
+    /// What the definition does not say. The options of an exclusion constraint and of an index are printed with it.
+    fn text(&self, unique: &Unique) -> String {
+        let is_printed = unique.is_exclusion || !unique.is_constraint || self.options.is_empty();
+        let options = if is_printed { String::new() } else { format!(" WITH ({})", self.options) };
+        let using = if unique.is_constraint { " USING INDEX" } else { "" };
+        let tablespace = if self.tablespace.is_empty() { String::new() } else { format!("{using} TABLESPACE {}", self.tablespace) };
+        format!("{options}{tablespace}")
     }
 }
 
