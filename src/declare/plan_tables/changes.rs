@@ -226,7 +226,7 @@ impl<'m, 'c> Changes<'m, 'c> {
                 }
                 match rekeyed(self.catalog, self.facts, (self.members, member), relation, unique) {
                     Ok(rekeyed) => {
-                        self.weakened += usize::from(rekeyed.warning.is_some());
+                        self.weakened += usize::from(rekeyed.is_weaker);
                         warnings.extend(rekeyed.warning.clone());
                         work.extend(rekeyed);
                     }
