@@ -33,6 +33,7 @@ mod members;
 mod rows_checked;
 mod script;
 mod statements;
+mod triggers;
 mod uniques;
 
 pub(super) use members::are_alike;
