@@ -36,6 +36,9 @@ mod statements;
 mod triggers;
 mod uniques;
 
+#[cfg(test)]
+mod tests;
+
 pub(super) use members::are_alike;
 pub use script::{Row, text};
 
