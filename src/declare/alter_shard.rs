@@ -4,7 +4,8 @@
 //! addresses hears so. A url behind which nothing answers is refused as well, since nobody could know whether it is right. Every
 //! proxy follows within milliseconds: new connections by the new url, the others until their transactions end
 //! (`crate::backend::Pool`, `crate::session`'s `shard_state`). The server behind the url becomes the shard's primary, also one with
-//! another system identifier, which nobody takes for it otherwise; a former primary is refused. Called again with the same it changes nothing.
+//! another system identifier, which nobody takes for it otherwise. A former primary is passed over where the url names the server that
+//! was promoted as well, and refused otherwise. Called again with the same it changes nothing.
 
 use super::arguments::Arguments;
 use super::shard_connection::{ShardConnection, UNABLE_TO_CONNECT};
@@ -60,7 +61,8 @@ async fn identity_behind(
         Some(identity) => identity.to_string(),
         None => identity_before(control, shard).await?,
     };
-    let mut connection = ShardConnection::open_new(&shard.name, url).await.map_err(|error| not_reached(error, &shard.name))?;
+    let opened = ShardConnection::open_successor(&shard.name, url, shard.primary.server()).await;
+    let mut connection = opened.map_err(|error| not_reached(error, &shard.name))?;
     let uuid = support::identity(&mut connection).await;
     let anybody = Expected { uuid: None, primary: Primary::of(None) };
     let shown = identity::show(&mut connection.connection, &anybody).await.map_err(|error| connection.error(&error));

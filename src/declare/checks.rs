@@ -98,7 +98,7 @@ impl Candidate<'_> {
         let remedy = match (unique.is_constraint, with_key) {
             (true, Some(text)) => format!("ALTER TABLE {table} DROP CONSTRAINT {name}, ADD CONSTRAINT {name} {text}."),
             (true, None) => format!("ALTER TABLE {table} DROP CONSTRAINT {name}, and make it again with the shard key in it."),
-            (false, Some(text)) => format!("DROP INDEX {index}; {}.", text.replacen(" ON ONLY ", " ON ", 1)),
+            (false, Some(text)) => format!("DROP INDEX {index}; {text}."),
             (false, None) => format!("DROP INDEX {index}, and make it again with the shard key in it."),
         };
         Obstacle {

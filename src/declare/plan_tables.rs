@@ -33,7 +33,11 @@ mod members;
 mod rows_checked;
 mod script;
 mod statements;
+mod triggers;
 mod uniques;
+
+#[cfg(test)]
+mod tests;
 
 pub(super) use members::are_alike;
 pub use script::{Row, text};

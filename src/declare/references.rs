@@ -83,7 +83,7 @@ async fn copy_and_store(
     if others.is_empty() {
         // Where its rows are, every proxy thinks they are; who writes copies of a shard that joins waits for that.
         refuse_changed_schema(control, &turn.home_shard, catalog).await?;
-        control.map.store().reference_table(turn.planned, &caller.user, &relation.schema, &relation.name).await?;
+        control.map.store().reference_table(turn.planned()?, &caller.user, &relation.schema, &relation.name).await?;
         control.reached().await?;
         turn.end().await;
         return Ok(());
@@ -99,7 +99,12 @@ async fn copy_and_store(
         return Err(error);
     }
     let gates = locked.close_gates().await?;
-    match control.map.store().reference_table(turn.planned, &caller.user, &relation.schema, &relation.name).await {
+    // Copies on a server that was the primary then count for nothing.
+    if let Err(error) = others.iter().try_for_each(ShardConnection::check_primary) {
+        gates.open(&mut turn.home).await?;
+        return Err(error.into());
+    }
+    match control.map.store().reference_table(turn.planned()?, &caller.user, &relation.schema, &relation.name).await {
         Ok(()) => gates.open_when_reached(control, &mut turn.home, Silent::Awaited).await?,
         Err(error) => return Err(gates.open_unless_made(error, &mut turn.home).await),
     }

@@ -7,7 +7,7 @@
 use futures::TryStreamExt;
 use sqlx::AssertSqlSafe;
 
-use super::shard_connection::ShardConnection;
+use super::shard_connection::{ShardConnection, on_primary, shard_error};
 use crate::catalog::{Relation, quoted_identifier, quoted_name};
 use crate::error::{PgError, SqlState};
 
@@ -27,8 +27,8 @@ pub(super) async fn fingerprint(shard: &mut ShardConnection, relation: &Relation
         columns.join(", "),
         quoted_name(&relation.schema, &relation.name)
     );
-    let row: (i64, String) =
-        sqlx::query_as(AssertSqlSafe(sql)).fetch_one(&mut shard.connection).await.map_err(|error| shard.error(&error))?;
+    let asking = sqlx::query_as(AssertSqlSafe(sql)).fetch_one(&mut shard.connection);
+    let row: (i64, String) = on_primary(shard.pledge.as_ref(), &shard.name, asking).await?.map_err(|error| shard.error(&error))?;
     Ok(Fingerprint { rows: row.0, hash: row.1 })
 }
 
@@ -94,25 +94,27 @@ async fn stream(home: &mut ShardConnection, target: &mut ShardConnection, relati
     let table = quoted_name(&relation.schema, &relation.name);
     let copy_out = format!("COPY (SELECT {columns} FROM {table}) TO STDOUT (ENCODING 'UTF8')");
     let copy_in = format!("COPY {table} ({columns}) FROM STDIN (ENCODING 'UTF8')");
-    let (home_name, target_name) = (home.name.clone(), target.name.clone());
-    let at_home = |error: sqlx::Error| super::shard_connection::shard_error(&home_name, &error);
-    let at_target = |error: sqlx::Error| super::shard_connection::shard_error(&target_name, &error);
-    let mut source = home.connection.copy_out_raw(&copy_out).await.map_err(at_home)?;
-    let mut sink = target.connection.copy_in_raw(&copy_in).await.map_err(at_target)?;
+    let (home_name, target_name) = (home.name.as_str(), target.name.as_str());
+    let (home_pledge, target_pledge) = (home.pledge.as_ref(), target.pledge.as_ref());
+    let at_home = |error: sqlx::Error| shard_error(home_name, &error);
+    let at_target = |error: sqlx::Error| shard_error(target_name, &error);
+    let mut source = on_primary(home_pledge, home_name, home.connection.copy_out_raw(&copy_out)).await?.map_err(at_home)?;
+    let mut sink = on_primary(target_pledge, target_name, target.connection.copy_in_raw(&copy_in)).await?.map_err(at_target)?;
     loop {
-        match source.try_next().await {
+        let next = on_primary(home_pledge, home_name, source.try_next()).await;
+        match next.and_then(|next| next.map_err(at_home)) {
             Ok(Some(chunk)) => {
-                sink.send(chunk).await.map_err(at_target)?;
+                on_primary(target_pledge, target_name, sink.send(chunk)).await?.map_err(at_target)?;
             }
             Ok(None) => break,
             Err(error) => {
-                let error = at_home(error);
-                if let Err(abort) = sink.abort("the source failed").await {
+                let aborted = on_primary(target_pledge, target_name, sink.abort("the source failed")).await?;
+                if let Err(abort) = aborted {
                     tracing::debug!(shard = %target_name, error = %abort, "ending a copy failed");
                 }
                 return Err(error);
             }
         }
     }
-    sink.finish().await.map(drop).map_err(at_target)
+    on_primary(target_pledge, target_name, sink.finish()).await?.map(drop).map_err(at_target)
 }

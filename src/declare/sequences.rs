@@ -86,6 +86,7 @@ async fn adopt_at_home(
         maximum: found.maximum,
         next_number: found.next_number,
     };
+    home.check_primary()?;
     control.map.store().declare_sequence(&caller.user, &sequence).await?;
     Ok(())
 }
@@ -187,6 +188,7 @@ async fn declare_again(control: &Control, caller: &Caller, home: &mut ShardConne
     }
     let next_number = used.saturating_add(i128::from(increment) * UNSEEN_NUMBERS);
     let declared = NewSequence { schema: &name.0, name: &name.1, increment, minimum, maximum, next_number };
+    home.check_primary()?;
     control.map.store().declare_sequence(&caller.user, &declared).await?;
     Ok(())
 }

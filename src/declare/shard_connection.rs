@@ -2,6 +2,9 @@
 //!
 //! Not from the pools of the query path: declaring is rare, takes locks and runs long copies. The url, and with it the
 //! password, appears in no error and no log.
+//!
+//! When another server of the shard is promoted, the connection is as good as lost: nothing more is done by it nor believed, and
+//! what waits for the former primary ends ([`on_primary`]). Before the map is told of what was done, [`ShardConnection::check_primary`].
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -11,11 +14,11 @@ use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use super::checks::capitalised;
 use crate::backend::catalog_reader::Known;
-use crate::backend::identity::{self, Expected};
+use crate::backend::identity::{self, Expected, Misdirected};
 use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
 use crate::net::{AttemptError, Attempts, ShardEndpoint};
-use crate::shardmap::Shard;
+use crate::shardmap::{Pledge, Primary, PrimaryServer, Shard, primary_changes};
 
 pub(super) const UNABLE_TO_CONNECT: SqlState = SqlState(*b"08001");
 
@@ -33,6 +36,18 @@ pub(super) struct ShardConnection {
     pub(super) name: String,
     pub(super) server_version: i32,
     pub(super) known: Known,
+    /// `None`: which server it has to be is not known yet.
+    pub(super) pledge: Option<Pledge>,
+}
+
+/// Which of a URL's hosts is connected to.
+enum Wanted {
+    /// A primary.
+    Any,
+    /// The shard's.
+    Shard(Expected),
+    /// A primary that was not promoted before this one, or is of another system.
+    NotBefore(PrimaryServer),
 }
 
 /// Why a connection could not be opened.
@@ -86,23 +101,33 @@ impl ShardConnection {
 
     /// The same, and why not. Cancel safe.
     pub(super) async fn try_open(shard: &Shard) -> Result<Self, OpenFailure> {
-        Self::connect(&shard.name, &shard.url, shard.identity.is_some().then(|| Expected::of(shard))).await
+        let wanted = if shard.identity.is_some() { Wanted::Shard(Expected::of(shard)) } else { Wanted::Any };
+        Self::connect(&shard.name, &shard.url, &wanted).await
     }
 
     /// Connects, checks the server and settles what our statements rely on. Cancel safe.
     pub(super) async fn open_new(name: &str, url: &str) -> Result<Self, PgError> {
-        Self::connect(name, url, None).await.map_err(|failure| failure.error)
+        Self::connect(name, url, &Wanted::Any).await.map_err(|failure| failure.error)
+    }
+
+    /// To a primary of whatever database, which is not one before `known`; or to that, where there is no other. Cancel safe.
+    pub(super) async fn open_successor(name: &str, url: &str, known: Option<PrimaryServer>) -> Result<Self, PgError> {
+        let Some(known) = known else { return Self::open_new(name, url).await };
+        match Self::connect(name, url, &Wanted::NotBefore(known)).await {
+            Err(failure) if failure.error.code == SqlState::CANNOT_CONNECT_NOW => Self::open_new(name, url).await,
+            opened => opened.map_err(|failure| failure.error),
+        }
     }
 
     /// Of several hosts, to the first that proves to be what is wanted.
-    async fn connect(name: &str, url: &str, expected: Option<Expected>) -> Result<Self, OpenFailure> {
+    async fn connect(name: &str, url: &str, wanted: &Wanted) -> Result<Self, OpenFailure> {
         let url = usable(name, url)?;
         let mut attempts = Attempts::of(&url, "shardgate");
         let mut failure: Option<OpenFailure> = None;
         let trying = async {
             while let Some((_, attempt)) = attempts.next().await {
                 let opened = match attempt {
-                    Ok(connection) => Self::prepared(name, connection, expected.as_ref()).await.map_err(OpenFailure::from),
+                    Ok(connection) => Self::prepared(name, connection, wanted).await.map_err(OpenFailure::from),
                     Err(error) => Err(OpenFailure::of_attempt(name, &error)),
                 };
                 match opened {
@@ -123,13 +148,24 @@ impl ShardConnection {
         }
     }
 
-    async fn prepared(name: &str, connection: PgConnection, expected: Option<&Expected>) -> Result<Self, PgError> {
-        let mut shard = Self { connection, name: name.to_owned(), server_version: 0, known: Known::default() };
+    async fn prepared(name: &str, connection: PgConnection, wanted: &Wanted) -> Result<Self, PgError> {
+        let mut shard = Self { connection, name: name.to_owned(), server_version: 0, known: Known::default(), pledge: None };
         shard.settle().await?;
         shard.check_server().await?;
-        if let Some(expected) = expected {
-            let shown = identity::check(&mut shard.connection, expected).await.map_err(|error| shard.error(&error))?;
-            shown.map_err(|misdirected| misdirected.into_error(name))?;
+        match wanted {
+            Wanted::Any => {}
+            Wanted::Shard(expected) => {
+                let shown = identity::check(&mut shard.connection, expected).await.map_err(|error| shard.error(&error))?;
+                shard.pledge = Some(shown.map_err(|misdirected| misdirected.into_error(name))?);
+            }
+            Wanted::NotBefore(known) => {
+                let anybody = Expected { uuid: None, primary: Primary::of(None) };
+                let shown = identity::show(&mut shard.connection, &anybody).await.map_err(|error| shard.error(&error))?;
+                let shown = shown.map_err(|misdirected| misdirected.into_error(name))?;
+                if known.is_successor_of(shown.server) {
+                    return Err(Misdirected::FormerPrimary.into_error(name));
+                }
+            }
         }
         Ok(shard)
     }
@@ -165,7 +201,8 @@ impl ShardConnection {
 
     /// Runs statements without results. `sql` is our own text; names in it are quoted.
     pub(super) async fn run(&mut self, sql: &str) -> Result<(), PgError> {
-        let result = self.connection.execute(sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))).await;
+        let running = self.connection.execute(sqlx::raw_sql(AssertSqlSafe(sql.to_owned())));
+        let result = on_primary(self.pledge.as_ref(), &self.name, running).await?;
         result.map(|_| ()).map_err(|error| self.error(&error))
     }
 
@@ -174,8 +211,16 @@ impl ShardConnection {
     where
         T: Send + Unpin + for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
     {
-        let result = sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_one(&mut self.connection).await;
-        result.map_err(|error| self.error(&error))
+        let asking = sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_one(&mut self.connection);
+        on_primary(self.pledge.as_ref(), &self.name, asking).await?.map_err(|error| self.error(&error))
+    }
+
+    /// No other server was promoted since the connection was opened: what was done by it is there.
+    pub(super) fn check_primary(&self) -> Result<(), PgError> {
+        match &self.pledge {
+            Some(pledge) if pledge.is_broken() => Err(another_primary(&self.name)),
+            Some(_) | None => Ok(()),
+        }
     }
 
     pub(super) fn error(&self, error: &sqlx::Error) -> PgError {
@@ -184,6 +229,9 @@ impl ShardConnection {
 
     /// Says goodbye. What fails here has no consequence: the server sees the end of the connection anyway.
     pub(super) async fn close(self) {
+        if self.check_primary().is_err() {
+            return;
+        }
         if let Err(error) = self.connection.close().await {
             tracing::debug!(shard = %self.name, %error, "closing a connection failed");
         }
@@ -232,6 +280,21 @@ fn database_error(error: &sqlx::Error) -> Option<&PgDatabaseError> {
     error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()
 }
 
+/// What `work` on a shard's connection gives, unless another server of the shard is promoted before: then it may never end.
+pub(super) async fn on_primary<T>(pledge: Option<&Pledge>, name: &str, work: impl Future<Output = T>) -> Result<T, PgError> {
+    tokio::select! {
+        biased;
+        () = primary_changes(pledge) => Err(another_primary(name)),
+        done = Box::pin(work) => Ok(done),
+    }
+}
+
+fn another_primary(name: &str) -> PgError {
+    PgError::new(SqlState::CONNECTION_FAILURE, format!("lost the connection to shard \"{name}\""))
+        .with_detail("Another server of the shard was promoted.")
+        .with_hint("Call the function again.")
+}
+
 /// What a shard said, with the shard named in the context; a lost connection as such.
 pub(super) fn shard_error(name: &str, error: &sqlx::Error) -> PgError {
     let Some(database) = database_error(error) else {
@@ -261,6 +324,23 @@ mod tests {
             assert!(!error.to_string().contains("secret"));
         }
         assert!(usable("a", "postgres://user:secret@localhost:1/db").is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_a_former_primary_ends_and_nothing_more_is_done_there() {
+        let server = |timeline| PrimaryServer { system_identifier: 1, timeline };
+        let primary = Primary::of(None);
+        let pledge = primary.accept(server(1)).expect("the first");
+        assert_eq!(on_primary(Some(&pledge), "a", async { 7 }).await.expect("done"), 7);
+        let promoted = async { drop(primary.accept(server(2)).expect("promoted")) };
+        let (waited, ()) = tokio::join!(on_primary(Some(&pledge), "a", std::future::pending::<()>()), promoted);
+        let error = waited.expect_err("it never ends");
+        assert_eq!(
+            (error.code, error.detail.as_deref()),
+            (SqlState::CONNECTION_FAILURE, Some("Another server of the shard was promoted."))
+        );
+        on_primary(Some(&pledge), "a", async { 7 }).await.expect_err("not begun");
+        assert_eq!(on_primary(None, "a", async { 7 }).await.expect("done"), 7);
     }
 
     #[test]

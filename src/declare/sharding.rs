@@ -514,7 +514,7 @@ impl Checked<'_> {
             .collect();
         let (strategy, placement) = (self.plan.strategy, self.plan.placement.clone());
         let group = GroupOfTables { key_types: &self.plan.types, strategy, placement };
-        control.map.store().distribute_tables(turn.planned, &self.caller.user, &tables, &group).await
+        control.map.store().distribute_tables(turn.planned()?, &self.caller.user, &tables, &group).await
     }
 
     /// Empty tables, rows of which will be elsewhere.

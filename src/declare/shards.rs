@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::functions::no_shard;
 use super::gate::{self, LockedTables};
 use super::rows_copy;
-use super::shard_connection::ShardConnection;
+use super::shard_connection::{ShardConnection, on_primary};
 use super::turn::{Turn, Unmade, repeated};
 use super::{Control, arguments::Arguments, schema_copy, sequences, sharding, support};
 use crate::backend::catalog_reader::{self, CatalogError, WhenHeld};
@@ -61,7 +61,7 @@ async fn add_once(control: &Control, actor: &str, new: &NewShard<'_>) -> Result<
     refuse_same_database(&turn.snapshot, new, &uuid).await?;
     let home_catalog = Box::pin(match_schemas(&mut turn.home, &turn.home_shard, &mut shard)).await?;
     refuse_rows_of_sharded_tables(&turn.snapshot, &home_catalog, &mut shard).await?;
-    control.map.store().add_shard(turn.planned, actor, new).await?;
+    control.map.store().add_shard(turn.planned()?, actor, new).await?;
     let result = Box::pin(prepare(control, actor, &mut turn, &mut shard, &home_catalog)).await;
     shard.close().await;
     turn.end().await;
@@ -196,8 +196,8 @@ async fn refuse_same_database(snapshot: &MapSnapshot, new: &NewShard<'_>, uuid: 
 }
 
 pub(super) async fn read_catalog(shard: &mut ShardConnection) -> Result<Catalog, PgError> {
-    let read = Box::pin(catalog_reader::read(&mut shard.connection, &mut shard.known, WhenHeld::Wait(LOCK_PATIENCE))).await;
-    read.map_err(|error| match error {
+    let reading = catalog_reader::read(&mut shard.connection, &mut shard.known, WhenHeld::Wait(LOCK_PATIENCE));
+    on_primary(shard.pledge.as_ref(), &shard.name, reading).await?.map_err(|error| match error {
         CatalogError::Query { part, source, .. } => match source.downcast_ref() {
             Some(source) => shard.error(source),
             None => PgError::internal(format!("shard \"{}\": cannot read the {part} of the schema", shard.name)),
@@ -300,7 +300,7 @@ async fn prepare(
         gates.open(&mut turn.home).await?;
         return Err(error.into());
     }
-    match control.map.store().set_shard_state(turn.planned, actor, &shard.name, ShardState::Online).await {
+    match control.map.store().set_shard_state(turn.planned()?, actor, &shard.name, ShardState::Online).await {
         Ok(()) => Ok(gates.open_when_reached(control, &mut turn.home, silent).await?),
         Err(error) => Err(gates.open_unless_made(error, &mut turn.home).await),
     }

@@ -49,11 +49,12 @@ impl Control {
         self.time_partitions.notified()
     }
 
-    /// Makes the pieces that are due, one after the other, and says how many. Not cancel safe: what is given up in the middle is made
-    /// when its claim has run out; a piece that is made and not carried stays where it is.
+    /// Makes the pieces that are due, one after the other, and says how many. One that cannot be made does not keep back those of other
+    /// tables: the first error is told in the end. Not cancel safe: what is given up in the middle is made when its claim has run out; a
+    /// piece that is made and not carried stays where it is.
     pub async fn make_time_partitions(&self) -> Result<i32, PgError> {
-        let mut made = 0;
-        while made < PIECES_MAX {
+        let (mut made, mut first_error) = (0, None);
+        for _ in 0..PIECES_MAX {
             let Some(piece) = self.map.store().claim_time_partition().await? else { break };
             let outcome = Box::pin(make_one(self, &piece)).await;
             let (is_made, failure) = match &outcome {
@@ -66,10 +67,12 @@ impl Control {
                 None => error.message.clone(),
             });
             self.map.store().release_time_partition(piece.group, is_made, reason.as_deref()).await?;
-            outcome?;
-            made += 1;
+            match outcome {
+                Ok(_) => made += 1,
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
         }
-        Ok(made)
+        first_error.map_or(Ok(made), Err)
     }
 }
 

@@ -71,7 +71,7 @@ pub(super) struct Turn {
     pub(super) home: ShardConnection,
     /// Read after the declaration had begun.
     pub(super) snapshot: MapSnapshot,
-    pub(super) planned: Planned,
+    planned: Planned,
 }
 
 impl Turn {
@@ -82,6 +82,12 @@ impl Turn {
         lock(&mut home).await?;
         let (planned, snapshot) = begin(control).await?;
         Ok(Some(Self { home_shard, home, snapshot, planned }))
+    }
+
+    /// For the change of the map: what was read and done on the home shard is there, as no other server of it was promoted.
+    pub(super) fn planned(&self) -> Result<Planned, StoreError> {
+        self.home.check_primary().map_err(StoreError::Refused)?;
+        Ok(self.planned)
     }
 
     /// After a change of its own the declaration goes on as a new one, planned by the map as it is now.

@@ -42,7 +42,7 @@ async fn undistribute_once(control: &Control, caller: &Caller, table: &str, casc
     }
     refuse_changed_schema(control, &turn.home_shard, &catalog).await?;
     let names: Vec<(&str, &str)> = leaving.iter().map(|relation| (relation.schema.as_str(), relation.name.as_str())).collect();
-    control.map.store().undistribute_tables(turn.planned, &caller.user, &names).await?;
+    control.map.store().undistribute_tables(turn.planned()?, &caller.user, &names).await?;
     control.reached().await?;
     turn.end().await;
     Ok(())

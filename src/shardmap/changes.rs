@@ -184,14 +184,22 @@ impl Store {
         self.change(query).await.map(drop)
     }
 
-    /// Seen by a connection to the shard's own database. An older one changes nothing.
-    pub async fn note_primary(&self, actor: &str, shard: ShardId, server: PrimaryServer) -> Result<(), StoreError> {
-        let query = sqlx::query("SELECT shardgate_map.note_primary($1, $2, $3, $4)")
+    /// Seen by a connection to the shard's own database. An older one changes nothing. Gives what the map knows now; `None`: the shard
+    /// is gone.
+    pub async fn note_primary(
+        &self,
+        actor: &str,
+        shard: ShardId,
+        server: PrimaryServer,
+    ) -> Result<Option<PrimaryServer>, StoreError> {
+        let query = sqlx::query("SELECT p.system_identifier, p.timeline FROM shardgate_map.note_primary($1, $2, $3, $4) p")
             .bind(actor)
             .bind(shard.0)
             .bind(server.system_identifier)
             .bind(server.timeline);
-        self.change(query).await.map(drop)
+        let row = self.change(query).await?;
+        let (system_identifier, timeline): (Option<i64>, Option<i32>) = (read(&row, 0)?, read(&row, 1)?);
+        Ok(system_identifier.zip(timeline).map(|(system_identifier, timeline)| PrimaryServer { system_identifier, timeline }))
     }
 
     /// `false`: the shard was so already.

@@ -64,8 +64,9 @@ fn keep_primaries(old: &MapSnapshot, new: &mut MapSnapshot) {
         let Some(before) = old.shard(shard.id).filter(same).filter(|before| !Arc::ptr_eq(&before.primary, &shard.primary)) else {
             continue;
         };
-        if let Some(told) = shard.primary.server() {
-            before.primary.learn(told);
+        match shard.primary.server() {
+            Some(told) => before.primary.learn(told),
+            None => before.primary.learn_nothing(),
         }
         let primary = Arc::clone(&before.primary);
         *shard = Arc::new(Shard { primary, ..Shard::clone(shard) });

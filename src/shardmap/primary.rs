@@ -9,7 +9,8 @@
 //!                                                 └─ an older timeline, another system ─► refused
 //!   the map ─► learn(what other proxies have seen) ─► the same rules
 //! ```
-//! What is known here and not in the map is told to it ([`Primary::untold`]). A server with another system identifier is no successor
+//! What is known here and not in the map is told to it ([`Primary::untold`]), again where the map has lost it (it failed over, or was
+//! restored). A server with another system identifier is no successor
 //! that could be told by itself (a dump that was restored, `pg_upgrade`): an administrator says so, by the map. Pure but for locks.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -24,6 +25,13 @@ use parking_lot::Mutex;
 pub struct PrimaryServer {
     pub system_identifier: i64,
     pub timeline: i32,
+}
+
+impl PrimaryServer {
+    /// It was promoted later.
+    pub fn is_successor_of(self, other: Self) -> bool {
+        self.system_identifier == other.system_identifier && self.timeline > other.timeline
+    }
 }
 
 /// Why a server is not the primary.
@@ -85,12 +93,15 @@ impl Pledge {
     }
 }
 
-impl Primary {
-    /// The server that is known is the primary: `None`: none is known.
-    pub fn pledge(self: &Arc<Self>) -> Option<Pledge> {
-        self.accept(self.server()?).ok()
+/// When the pledge is broken; never, where there is none.
+pub async fn primary_changes(pledge: Option<&Pledge>) {
+    match pledge {
+        Some(pledge) => pledge.broken().await,
+        None => std::future::pending().await,
     }
+}
 
+impl Primary {
     /// As the map has it.
     pub fn of(server: Option<PrimaryServer>) -> Arc<Self> {
         let known = Known { server, is_told: server.is_some(), ..Known::default() };
@@ -109,7 +120,7 @@ impl Primary {
         {
             return Err(NotPrimary::OtherSystem);
         }
-        if known.server.is_some_and(|now| found.timeline < now.timeline) {
+        if known.server.is_some_and(|now| now.is_successor_of(found)) {
             return Err(NotPrimary::Former);
         }
         self.become_known(&mut known, found, false);
@@ -119,13 +130,16 @@ impl Primary {
         Ok(Pledge { primary: Arc::clone(self), generation: self.generation.load(Ordering::Acquire), waker })
     }
 
-    /// What the map says, which is newer than what it said before. It alone can name another system.
+    /// What the map says, which is newer than what it said before. It alone can name another system. Where it says an older timeline,
+    /// it does not know, or knows no more, what it is to be told.
     pub fn learn(&self, told: PrimaryServer) {
-        let mut known = self.known.lock();
-        let is_older =
-            known.server.is_some_and(|now| now.system_identifier == told.system_identifier && told.timeline < now.timeline);
-        if !is_older {
-            self.become_known(&mut known, told, true);
+        self.learn_by(&mut self.known.lock(), told);
+    }
+
+    fn learn_by(&self, known: &mut Known, told: PrimaryServer) {
+        match known.server {
+            Some(now) if now.is_successor_of(told) => known.is_told = false,
+            Some(_) | None => self.become_known(known, told, true),
         }
     }
 
@@ -143,16 +157,23 @@ impl Primary {
         }
     }
 
+    /// The map knows none.
+    pub fn learn_nothing(&self) {
+        self.known.lock().is_told = false;
+    }
+
     /// What the map does not know yet.
     pub fn untold(&self) -> Option<PrimaryServer> {
         let known = self.known.lock();
         known.server.filter(|_| !known.is_told)
     }
 
-    /// The map knows this.
-    pub fn note_told(&self, server: PrimaryServer) {
+    /// The map was told of `server`, and says that it is `answer`. What was learnt meanwhile is newer.
+    pub fn note_answer(&self, server: PrimaryServer, answer: PrimaryServer) {
         let mut known = self.known.lock();
-        known.is_told |= known.server == Some(server);
+        if known.server == Some(server) {
+            self.learn_by(&mut known, answer);
+        }
     }
 
     pub fn note_started_at(&self, microseconds: i64) {
@@ -197,7 +218,7 @@ mod tests {
         let primary = Primary::of(None);
         let first = primary.accept(server(1, 1)).expect("the first");
         assert_eq!(primary.untold(), Some(server(1, 1)));
-        primary.note_told(server(1, 1));
+        primary.note_answer(server(1, 1), server(1, 1));
         assert_eq!(primary.untold(), None);
         let again = primary.accept(server(1, 1)).expect("the same");
         assert!(!first.is_broken() && !again.is_broken());
@@ -223,6 +244,33 @@ mod tests {
         assert!(pledge.is_broken());
         assert_eq!(primary.accept(server(1, 5)).unwrap_err(), NotPrimary::OtherSystem);
         assert!(primary.accept(server(2, 1)).is_ok() && primary.untold().is_none());
+    }
+
+    #[test]
+    fn a_map_that_has_lost_what_it_was_told_is_told_again() {
+        let primary = Primary::of(Some(server(1, 2)));
+        primary.accept(server(1, 3)).expect("promoted");
+        primary.note_answer(server(1, 3), server(1, 3));
+        assert_eq!(primary.untold(), None);
+        primary.learn(server(1, 2));
+        assert_eq!(primary.untold(), Some(server(1, 3)));
+        assert_eq!(primary.accept(server(1, 2)).unwrap_err(), NotPrimary::Former);
+        primary.learn(server(1, 3));
+        primary.learn_nothing();
+        assert_eq!(primary.untold(), Some(server(1, 3)));
+    }
+
+    #[test]
+    fn who_tells_the_map_too_late_learns_what_it_knows() {
+        let primary = Primary::of(None);
+        let pledge = primary.accept(server(1, 2)).expect("the first");
+        primary.note_answer(server(1, 2), server(1, 3));
+        assert!(pledge.is_broken() && primary.untold().is_none());
+        assert_eq!(primary.server(), Some(server(1, 3)));
+        // It came after something newer.
+        primary.learn(server(2, 1));
+        primary.note_answer(server(1, 3), server(1, 3));
+        assert_eq!(primary.server(), Some(server(2, 1)));
     }
 
     #[test]

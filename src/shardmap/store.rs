@@ -3,7 +3,8 @@
 //! Every connection is checked when it is made: a standby is refused, and a server that is not the one which gave the map's
 //! incarnation (restored, promoted) takes a new incarnation before anything is read from it. So no two contents of the map
 //! ever go under one epoch. A primary's identity cannot change while a connection to it lasts. A former primary, whose timeline is
-//! older than the newest that this process has seen, is refused, and connections to it are given up.
+//! older than the newest that this process has seen, is refused, and connections to it are given up: a pool is of one server
+//! ([`Connections`]), and is replaced before its next use when the primary is another one.
 //!
 //! Where the URL names several hosts, connections go to the one that was the primary when it was looked for last:
 //! [`Store::find_primary`], which is called when connections fail and, every second, in case that another one was promoted.
@@ -12,18 +13,19 @@
 //! [`super::changes`], reading the whole map in [`super::loader`].
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPool, PgPoolOptions, PgRow};
 use sqlx::{Connection, Execute, Executor, PgConnection, Postgres};
 use tokio::time::timeout;
 
 use super::error::StoreError;
 use super::model::Epoch;
-use super::primary::{NotPrimary, Pledge, Primary, PrimaryServer};
+use super::primary::{NotPrimary, Pledge, Primary, PrimaryServer, primary_changes};
 use crate::config::{Host, ShardUrl, UrlError};
 use crate::error::{PgError, SqlState};
 use crate::net::{Attempts, ConnectOptionsError, connect_options};
@@ -48,10 +50,36 @@ struct Database {
     /// Of the URL's hosts, where connections go.
     host: Arc<ArcSwap<Host>>,
     primary: Arc<Primary>,
-    /// Replaced when its connections do not answer any more.
-    pool: Arc<ArcSwap<PgPool>>,
+    /// Replaced when they do not answer any more, or lead to a server that is not the primary any more.
+    connections: Arc<ArcSwap<Connections>>,
     /// How long a connection is waited for.
     patience: Duration,
+}
+
+/// Connections to one server.
+#[derive(Debug)]
+struct Connections {
+    pool: PgPool,
+    /// Which their first connection has shown.
+    server: Arc<OnceLock<PrimaryServer>>,
+}
+
+impl Connections {
+    /// Makes none yet.
+    fn lazy(options: PgConnectOptions, primary: &Arc<Primary>, patience: Duration) -> Self {
+        let server = Arc::default();
+        let pool = pool_options(primary, &server, patience).max_connections(CONNECTIONS_MAX).idle_timeout(IDLE_TIMEOUT);
+        Self { pool: pool.connect_lazy_with(options), server }
+    }
+
+    /// Marked closed at once; its idle connections are closed when it is dropped. What is under way goes on.
+    fn end(&self) {
+        drop(self.pool.close());
+    }
+
+    fn is_at(&self, primary: Option<PrimaryServer>) -> bool {
+        self.server.get().is_none_or(|server| primary == Some(*server))
+    }
 }
 
 impl Database {
@@ -60,9 +88,48 @@ impl Database {
         options(&self.url, &self.host.load())
     }
 
-    fn shared_pool(&self) -> Result<PgPool, StoreError> {
-        let options = pool_options(&self.primary, self.patience).max_connections(CONNECTIONS_MAX).idle_timeout(IDLE_TIMEOUT);
-        Ok(options.connect_lazy_with(self.options()?))
+    /// To the host to which connections go now.
+    fn new_connections(&self) -> Result<Arc<Connections>, StoreError> {
+        Ok(Arc::new(Connections::lazy(self.options()?, &self.primary, self.patience)))
+    }
+
+    fn replace_connections(&self) -> Result<(), StoreError> {
+        self.connections.swap(self.new_connections()?).end();
+        Ok(())
+    }
+
+    /// Those to the server that is the primary, as far as this process has seen.
+    fn connections(&self) -> Result<Arc<Connections>, StoreError> {
+        let connections = self.connections.load_full();
+        if connections.is_at(self.primary.server()) {
+            return Ok(connections);
+        }
+        tracing::warn!("the map database has another primary");
+        // Unless another task has done so, which may know of another host.
+        let new = self.new_connections()?;
+        if Arc::ptr_eq(&self.connections.compare_and_swap(&connections, new), &connections) {
+            connections.end();
+        }
+        Ok(self.connections.load_full())
+    }
+
+    /// Of the server of a pool's connections, which is the primary, or nothing is to be asked of it.
+    fn pledge_of(&self, server: &OnceLock<PrimaryServer>) -> Result<Option<Pledge>, StoreError> {
+        let pledge = server.get().map(|server| self.primary.accept(*server)).transpose();
+        pledge.map_err(|_| StoreError::no_answer())
+    }
+
+    /// From now on connections go to this host. True: it is another server than before.
+    fn go_to(&self, host: Host, shown: PrimaryServer) -> bool {
+        let is_other = **self.host.load() != host || !self.connections.load().is_at(Some(shown));
+        if is_other {
+            self.host.store(Arc::new(host));
+            tracing::warn!(timeline = shown.timeline, "the map database has another primary");
+            if let Err(error) = self.replace_connections() {
+                tracing::warn!(%error, "no connection can be made to the map database");
+            }
+        }
+        is_other
     }
 }
 
@@ -91,10 +158,10 @@ impl Store {
         let url = ShardUrl::parse(url).map_err(StoreError::Url)?;
         let first = url.hosts.first().cloned().ok_or(StoreError::Url(UrlError::Missing("host")))?;
         let primary: Arc<Primary> = Arc::default();
-        let pool = pool_options(&primary, patience).max_connections(CONNECTIONS_MAX).idle_timeout(IDLE_TIMEOUT);
-        let pool = Arc::new(ArcSwap::from_pointee(pool.connect_lazy_with(options(&url, &first)?)));
+        let connections = Connections::lazy(options(&url, &first)?, &primary, patience);
+        let connections = Arc::new(ArcSwap::from_pointee(connections));
         let (url, host) = (Arc::new(url), Arc::new(ArcSwap::from_pointee(first)));
-        Ok(Self { database: Some(Database { url, host, primary, pool, patience }) })
+        Ok(Self { database: Some(Database { url, host, primary, connections, patience }) })
     }
 
     /// A store without a database: everything is unreachable.
@@ -123,7 +190,7 @@ impl Store {
     /// That the map database answers, is a primary and has the schema: with the reason, which the pool would only time out on.
     pub async fn check(&self) -> Result<(), StoreError> {
         let mut connection = self.connect_bare().await?;
-        let outcome = prepare_connection(&mut connection, &self.primary()).await.map_err(StoreError::reading);
+        let outcome = prepare_connection(&mut connection, &self.primary(), None).await.map_err(StoreError::reading);
         close(connection).await;
         outcome
     }
@@ -148,12 +215,12 @@ impl Store {
 
     pub async fn close(&self) {
         if let Some(database) = &self.database {
-            database.pool.load_full().close().await;
+            database.connections.load_full().pool.close().await;
         }
     }
 
     pub(super) fn pool(&self) -> Result<PgPool, StoreError> {
-        Ok(self.database()?.pool.load().as_ref().clone())
+        Ok(self.database()?.connections()?.pool.clone())
     }
 
     /// Which server is the map's primary now, as far as this process has seen.
@@ -165,11 +232,9 @@ impl Store {
     /// an hour. What is under way on them goes on.
     pub(super) fn replace_connections(&self) {
         if let Some(database) = &self.database
-            && let Ok(pool) = database.shared_pool()
+            && let Err(error) = database.replace_connections()
         {
-            let old = database.pool.swap(Arc::new(pool));
-            // Marked closed at once; its idle connections are closed when it is dropped.
-            drop(old.close());
+            tracing::debug!(%error, "the connections to the map database are kept");
         }
     }
 
@@ -177,44 +242,51 @@ impl Store {
         self.database.as_ref().is_some_and(|database| database.url.hosts.len() > 1)
     }
 
-    /// Asks all hosts of the URL, and goes to the one with the newest timeline. True: it is another server than before. Bounded.
+    /// Asks all hosts of the URL, and goes to the one with the newest timeline. Where no host of the database cluster that is known is a
+    /// primary, and those of exactly one other are, goes there, as it was restored: not while a host is silent, which may be the one.
+    /// True: it is another server than before. Bounded.
     pub(super) async fn find_primary(&self) -> bool {
         let Some(database) = self.database.as_ref().filter(|database| database.url.hosts.len() > 1) else { return false };
         let before = database.primary.server();
-        let mut newest: Option<(PrimaryServer, Host)> = None;
+        let mut is_other = false;
+        let mut strangers: Vec<(PrimaryServer, Host)> = Vec::new();
+        let mut newest: Option<i32> = None;
         let asking = async {
             let mut attempts = Attempts::of(&database.url, "shardgate");
             while let Some((host, attempt)) = attempts.next().await {
                 let Ok(mut connection) = attempt else { continue };
                 let shown = server_of(&mut connection).await;
                 close(connection).await;
-                let is_newer = |shown: &PrimaryServer| newest.as_ref().is_none_or(|(known, _)| known.timeline < shown.timeline);
-                if let Ok(Some(shown)) = shown
-                    && is_newer(&shown)
-                    && database.primary.accept(shown).is_ok()
-                {
-                    newest = Some((shown, host));
+                let Ok(Some(shown)) = shown else { continue };
+                match database.primary.accept(shown) {
+                    Ok(_) if newest < Some(shown.timeline) => {
+                        newest = Some(shown.timeline);
+                        is_other |= database.go_to(host, shown) || before.is_some_and(|before| before != shown);
+                    }
+                    Err(NotPrimary::OtherSystem) => strangers.push((shown, host)),
+                    Ok(_) | Err(NotPrimary::Former) => {}
                 }
             }
         };
         // Who has not answered by then is not it.
-        drop(timeout(FIND_TIMEOUT, Box::pin(asking)).await);
-        let Some((found, host)) = newest else { return false };
-        let is_elsewhere = **database.host.load() != host;
-        database.host.store(Arc::new(host));
-        let is_other = is_elsewhere || before.is_some_and(|before| before != found);
-        if is_other {
-            tracing::warn!(timeline = found.timeline, "the map database has another primary");
-            self.replace_connections();
+        let have_all_answered = timeout(FIND_TIMEOUT, Box::pin(asking)).await.is_ok();
+        if newest.is_none()
+            && have_all_answered
+            && let Some((shown, host)) = newest_of_one_system(strangers)
+        {
+            database.primary.learn(shown);
+            is_other = database.go_to(host, shown);
         }
         is_other
     }
 
-    /// Hears of changes, on a connection of its own.
-    pub(super) async fn listen(&self) -> Result<PgListener, StoreError> {
+    /// Hears of changes, on a connection of its own; with a pledge of its server.
+    pub(super) async fn listen(&self) -> Result<(PgListener, Option<Pledge>), StoreError> {
         let database = self.database()?;
         // A listener takes its connection from a pool: one of one.
-        let pool = pool_options(&database.primary, CONNECT_TIMEOUT).max_connections(1).max_lifetime(None).idle_timeout(None);
+        let server = Arc::default();
+        let pool =
+            pool_options(&database.primary, &server, CONNECT_TIMEOUT).max_connections(1).max_lifetime(None).idle_timeout(None);
         let pool = pool.connect_lazy_with(database.options()?);
         let listening = async {
             let mut listener = Box::pin(PgListener::connect_with(&pool)).await?;
@@ -222,7 +294,8 @@ impl Store {
             Box::pin(listener.listen("shardgate_map")).await?;
             Ok(listener)
         };
-        timeout(CONNECT_TIMEOUT, Box::pin(listening)).await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::reading)
+        let listening = timeout(CONNECT_TIMEOUT, Box::pin(listening)).await.unwrap_or(Err(sqlx::Error::PoolTimedOut));
+        Ok((listening.map_err(StoreError::reading)?, database.pledge_of(&server)?))
     }
 
     fn database(&self) -> Result<&Database, StoreError> {
@@ -238,35 +311,54 @@ impl Store {
         connecting.await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::reading)
     }
 
+    /// With a pledge of the server to which it leads, not of the one that may have become the primary meanwhile.
+    async fn connection_to_primary(&self) -> Result<(PoolConnection<Postgres>, Option<Pledge>), StoreError> {
+        let database = self.database()?;
+        for _ in 0..2 {
+            let connections = database.connections()?;
+            let connection = Box::pin(connections.pool.acquire()).await.map_err(StoreError::reading)?;
+            // A new connection may be the first that shows another primary: then once more, by connections to that.
+            if let Ok(pledge) = database.pledge_of(&connections.server) {
+                return Ok((connection, pledge));
+            }
+        }
+        Err(StoreError::no_answer())
+    }
+
     /// One statement that calls one stored function of the map; it commits by itself. When this is cancelled the change may
     /// have been made or not.
     pub(super) async fn change<'q, Q>(&self, query: Q) -> Result<PgRow, StoreError>
     where
         Q: Execute<'q, Postgres> + 'q,
     {
-        let pledge = self.primary().pledge();
-        let mut connection = Box::pin(self.pool()?.acquire()).await.map_err(StoreError::reading)?;
+        let (mut connection, pledge) = self.connection_to_primary().await?;
         let answer = async {
-            match &pledge {
+            tokio::select! {
+                biased;
                 // A former primary may wait for a standby that follows it no more, and what it says counts for nothing.
-                Some(pledge) => tokio::select! {
-                    biased;
-                    () = pledge.broken() => Err(sqlx::Error::PoolTimedOut),
-                    answer = connection.fetch_one(query) => answer,
-                },
-                None => connection.fetch_one(query).await,
+                () = primary_changes(pledge.as_ref()) => Err(sqlx::Error::PoolTimedOut),
+                answer = connection.fetch_one(query) => answer,
             }
         };
         timeout(CHANGE_TIMEOUT, Box::pin(answer)).await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::changing)
     }
 }
 
-fn pool_options(primary: &Arc<Primary>, patience: Duration) -> PgPoolOptions {
-    let primary = Arc::clone(primary);
+/// `server`: of the pool's connections.
+fn pool_options(primary: &Arc<Primary>, server: &Arc<OnceLock<PrimaryServer>>, patience: Duration) -> PgPoolOptions {
+    let (primary, server) = (Arc::clone(primary), Arc::clone(server));
     PgPoolOptions::new().acquire_timeout(patience).after_connect(move |connection, _| {
-        let primary = Arc::clone(&primary);
-        Box::pin(async move { prepare_connection(connection, &primary).await.map(drop) })
+        let (primary, server) = (Arc::clone(&primary), Arc::clone(&server));
+        Box::pin(async move { prepare_connection(connection, &primary, Some(&server)).await })
     })
+}
+
+/// `None`: there is none, or they are of several database clusters.
+fn newest_of_one_system(mut found: Vec<(PrimaryServer, Host)>) -> Option<(PrimaryServer, Host)> {
+    found.sort_by_key(|(shown, _)| shown.timeline);
+    let (newest, host) = found.pop()?;
+    let is_same = |(other, _): &(PrimaryServer, Host)| other.system_identifier == newest.system_identifier;
+    found.iter().all(is_same).then_some((newest, host))
 }
 
 /// `None`: it is a standby.
@@ -282,16 +374,28 @@ async fn server_of(connection: &mut PgConnection) -> Result<Option<PrimaryServer
 }
 
 /// The map's own database may be restored elsewhere: then it is another incarnation, and only its timelines can be compared.
-async fn check_primary(connection: &mut PgConnection, primary: &Arc<Primary>) -> Result<Option<Pledge>, sqlx::Error> {
+/// `None`: it is a standby.
+async fn check_primary(connection: &mut PgConnection, primary: &Arc<Primary>) -> Result<Option<PrimaryServer>, sqlx::Error> {
     let Some(shown) = server_of(connection).await? else { return Ok(None) };
     match primary.accept(shown) {
-        Ok(pledge) => Ok(Some(pledge)),
+        Ok(_) => Ok(Some(shown)),
         Err(NotPrimary::OtherSystem) => {
             primary.learn(shown);
-            Ok(primary.accept(shown).ok())
+            Ok(Some(shown))
         }
-        Err(NotPrimary::Former) => Err(sqlx::Error::Protocol("the map database is a former primary".to_owned())),
+        Err(NotPrimary::Former) => Err(former_primary()),
     }
+}
+
+fn former_primary() -> sqlx::Error {
+    sqlx::Error::Protocol("the map database is a former primary".to_owned())
+}
+
+/// The first connection of a pool says which server it is of. One that shows a newer server than that makes the pool outdated
+/// ([`Connections::is_at`]); one to an older server, which was accepted a moment before, must not come into a pool of the newer one.
+fn enter_pool(shown: PrimaryServer, server: &OnceLock<PrimaryServer>, primary: &Primary) -> Result<(), sqlx::Error> {
+    server.get_or_init(|| shown);
+    if primary.server() == Some(shown) { Ok(()) } else { Err(former_primary()) }
 }
 
 /// Every version of the map's schema, oldest first; the bookkeeping lies in the map's own schema.
@@ -356,8 +460,15 @@ fn migration_failed(error: MigrateError) -> StoreError {
 }
 
 /// Settings that a role or a database may have turned off, and the checks of the server.
-async fn prepare_connection(connection: &mut PgConnection, primary: &Arc<Primary>) -> Result<(), sqlx::Error> {
-    check_primary(connection, primary).await?;
+async fn prepare_connection(
+    connection: &mut PgConnection,
+    primary: &Arc<Primary>,
+    server: Option<&OnceLock<PrimaryServer>>,
+) -> Result<(), sqlx::Error> {
+    let shown = check_primary(connection, primary).await?;
+    if let (Some(shown), Some(server)) = (shown, server) {
+        enter_pool(shown, server, primary)?;
+    }
     connection
         .execute(
             "SET default_transaction_isolation = 'read committed';
@@ -391,3 +502,57 @@ const FIND_TIMEOUT: Duration = Duration::from_millis(700);
 const COMMAND_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A change waits for at most five seconds for the map's lock.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn server(system_identifier: i64, timeline: i32) -> PrimaryServer {
+        PrimaryServer { system_identifier, timeline }
+    }
+
+    #[tokio::test]
+    async fn connections_to_a_server_that_is_the_primary_no_more_are_replaced() {
+        let store = Store::new("postgres://us@127.0.0.1:1/map").expect("valid");
+        let database = store.database().expect("there");
+        let first = database.connections().expect("made");
+        database.primary.accept(server(1, 1)).expect("the first");
+        enter_pool(server(1, 1), &first.server, &database.primary).expect("the primary");
+        assert!(Arc::ptr_eq(&first, &database.connections().expect("kept")));
+        // Another connection, of this pool or not, has seen a promotion.
+        database.primary.accept(server(1, 2)).expect("promoted");
+        let second = database.connections().expect("made");
+        assert!(first.pool.is_closed() && !second.pool.is_closed() && second.server.get().is_none());
+        // Accepted before, and prepared after the first connection of the new pool.
+        enter_pool(server(1, 2), &second.server, &database.primary).expect("the primary");
+        enter_pool(server(1, 1), &second.server, &database.primary).expect_err("a former primary");
+        assert!(Arc::ptr_eq(&second, &database.connections().expect("kept")));
+    }
+
+    #[tokio::test]
+    async fn a_host_that_was_promoted_is_gone_to_even_if_its_timeline_is_known() {
+        let store = Store::new("postgres://us@127.0.0.1:1,127.0.0.1:2/map").expect("valid");
+        let database = store.database().expect("there");
+        let hosts = database.url.hosts.clone();
+        let first = database.connections().expect("made");
+        database.primary.accept(server(1, 1)).expect("the first");
+        enter_pool(server(1, 1), &first.server, &database.primary).expect("the primary");
+        assert!(!database.go_to(hosts[0].clone(), server(1, 1)));
+        database.primary.accept(server(1, 2)).expect("promoted");
+        assert!(database.go_to(hosts[1].clone(), server(1, 2)) && first.pool.is_closed());
+        assert!(!database.go_to(hosts[1].clone(), server(1, 2)));
+    }
+
+    #[test]
+    fn only_one_other_system_can_be_meant() {
+        let hosts = ShardUrl::parse("postgres://us@a,b,c/map").expect("valid").hosts;
+        let found = |servers: &[PrimaryServer]| {
+            let found = servers.iter().copied().zip(hosts.iter().cloned()).collect();
+            newest_of_one_system(found).map(|(shown, host)| (shown, host.name))
+        };
+        assert_eq!(found(&[]), None);
+        assert_eq!(found(&[server(2, 1)]), Some((server(2, 1), "a".to_owned())));
+        assert_eq!(found(&[server(2, 1), server(2, 3), server(2, 2)]), Some((server(2, 3), "b".to_owned())));
+        assert_eq!(found(&[server(2, 1), server(3, 1)]), None);
+    }
+}

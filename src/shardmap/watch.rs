@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::error::StoreError;
+use super::primary::{Pledge, primary_changes};
 use super::store::Store;
 
 /// Runs until cancelled.
@@ -33,9 +34,9 @@ async fn follow_for_ever(shared: &Shared, store: &Store, poll_interval: Duration
     let mut failures = 0;
     loop {
         match store.listen().await {
-            Ok(listener) => {
+            Ok((listener, pledge)) => {
                 failures = 0;
-                Box::pin(hear(shared, store, poll_interval, listener)).await;
+                Box::pin(hear(shared, store, poll_interval, listener, pledge)).await;
             }
             Err(error) => {
                 shared.note_failure(&error);
@@ -52,13 +53,10 @@ async fn follow_for_ever(shared: &Shared, store: &Store, poll_interval: Duration
     }
 }
 
-/// Until the connection is lost, or the map cannot be read: then this connection may be as dead, without saying so.
-async fn hear(shared: &Shared, store: &Store, poll_interval: Duration, mut listener: PgListener) {
-    let server = store.primary().server();
+/// Until the connection is lost or another server is the primary, or the map cannot be read: then this connection may be as dead,
+/// without saying so.
+async fn hear(shared: &Shared, store: &Store, poll_interval: Duration, mut listener: PgListener, pledge: Option<Pledge>) {
     loop {
-        if store.primary().server() != server {
-            return;
-        }
         if refresh(shared, store).await.is_err() {
             return;
         }
@@ -69,6 +67,7 @@ async fn hear(shared: &Shared, store: &Store, poll_interval: Duration, mut liste
                 Ok(None) => return,
                 Err(error) => return shared.note_failure(&StoreError::reading(error)),
             },
+            () = primary_changes(pledge.as_ref()) => return,
             () = shared.nudge.notified() => {}
             () = sleep_until(poll_at) => {}
         }

@@ -12,11 +12,9 @@ use super::facts::Facts;
 use super::foreign_keys::{self, Fate, ForeignKeys, Remade, shown};
 use super::members::{Member, Members, in_order};
 use super::script::{Kind, Row};
+use super::triggers::Silenced;
 use super::uniques::{self, Rekeyed, missing, rekeyed};
-use crate::catalog::{
-    Catalog, ClosureCache, Column, ObjectName, Oid, Relation, Trigger, quoted_identifier, quoted_literal, quoted_name,
-    type_anywhere,
-};
+use crate::catalog::{Catalog, ClosureCache, Column, Oid, Relation, quoted_identifier, quoted_literal, quoted_name, type_anywhere};
 use crate::declare::checks::Obstacle;
 
 /// What has to be done to the schema.
@@ -171,31 +169,19 @@ impl<'m, 'c> Changes<'m, 'c> {
         let warning = format!("INSERT has to give {names} from now on: the proxy finds the row's shard by it.");
         let row = Row::statement(Kind::AddColumn, Some(shown_table.clone()), alter(&table, &added), reason);
         self.rows.push(row.with_warnings(&[warning]));
-        let triggers = self.update_triggers(member.relation);
+        let triggers = Silenced::find(self.catalog, member.relation);
+        self.push_triggers(&triggers.off, "Filling the column is no change that the triggers are for.");
         let update = fill(&table, filled.by, self.catalog, &pairs);
         let reason = format!("From {}, as foreign key \"{}\" says.", shown(parent.relation), filled.by.name);
-        let silence = |rows: &mut Vec<Row>, verb: fn(&(String, bool)) -> String, reason: &str| {
-            if !triggers.is_empty() {
-                let parts: Vec<String> = triggers.iter().map(verb).collect();
-                rows.push(Row::statement(Kind::FillColumn, Some(shown_table.clone()), alter(&table, &parts), reason));
-            }
-        };
-        let off = |(name, _): &(String, bool)| format!("DISABLE TRIGGER {name}");
-        let on = |(name, is_always): &(String, bool)| format!("ENABLE {}TRIGGER {name}", if *is_always { "ALWAYS " } else { "" });
-        silence(&mut self.rows, off, "Filling the column is no change that the triggers are for.");
-        self.rows.push(Row::statement(Kind::FillColumn, Some(shown_table.clone()), update, reason));
-        silence(&mut self.rows, on, "As they were.");
+        self.rows.push(Row::statement(Kind::FillColumn, Some(shown_table), update, reason));
+        self.push_triggers(&triggers.on, "As they were.");
     }
 
-    /// Those that would fire: quoted names, and whether they fire in replication as well.
-    fn update_triggers(&self, relation: &Relation) -> Vec<(String, bool)> {
-        let enabled = |trigger: &Trigger| {
-            let object = ObjectName::part_of(relation.whole(), "trigger", trigger.name.as_str());
-            self.catalog.definitions.get(&object).unwrap_or_default().to_owned()
-        };
-        let fires = |trigger: &&Trigger| trigger.fires_on.update && !enabled(trigger).ends_with("(enabled: R)");
-        let triggers = relation.triggers.iter().filter(fires);
-        triggers.map(|trigger| (quoted_identifier(&trigger.name), enabled(trigger).ends_with("(enabled: A)"))).collect()
+    fn push_triggers(&mut self, by_relation: &[(&Relation, Vec<String>)], reason: &str) {
+        for (relation, parts) in by_relation {
+            let statement = alter(&quoted_name(&relation.schema, &relation.name), parts);
+            self.rows.push(Row::statement(Kind::FillColumn, Some(shown(relation)), statement, reason));
+        }
     }
 
     fn add_planned_column(&mut self, relation: &Relation, column: &Column) {
@@ -226,7 +212,7 @@ impl<'m, 'c> Changes<'m, 'c> {
                 }
                 match rekeyed(self.catalog, self.facts, (self.members, member), relation, unique) {
                     Ok(rekeyed) => {
-                        self.weakened += usize::from(rekeyed.warning.is_some());
+                        self.weakened += usize::from(rekeyed.is_weaker);
                         warnings.extend(rekeyed.warning.clone());
                         work.extend(rekeyed);
                     }

@@ -6,12 +6,19 @@
 use crate::catalog::quoted_identifier;
 
 /// `PRIMARY KEY (id)`, `UNIQUE NULLS NOT DISTINCT (email) INCLUDE (name) DEFERRABLE`, `CREATE UNIQUE INDEX … (lower(email)) WHERE …`,
-/// with these columns too. At the end: what was found by the first columns of the index is found by them afterwards.
+/// with these columns too. At the end: what was found by the first columns of the index is found by them afterwards. An index of a
+/// partitioned table, which is printed without those of its partitions, is made on them as well.
 pub(in crate::declare) fn unique_with(definition: &str, columns: &[&str]) -> Option<String> {
     let list = list_after(definition, 0)?;
     let added: Vec<String> = columns.iter().map(|column| quoted_identifier(column)).collect();
-    Some(with_items(definition, list, &added))
+    let text = with_items(definition, list, &added);
+    Some(match place_of(&text, ONLY).and_then(|place| Some((text.get(..place)?, text.get(place + ONLY.len()..)?))) {
+        Some((before, after)) => format!("{before} ON {after}"),
+        None => text,
+    })
 }
+
+const ONLY: &str = " ON ONLY ";
 
 /// `EXCLUDE USING gist (span WITH &&)`, with these columns compared by `=`.
 pub(super) fn exclusion_with(definition: &str, columns: &[&str]) -> Option<String> {
@@ -79,27 +86,59 @@ impl std::fmt::Display for ForeignKeyText {
     }
 }
 
+/// Options of storage stand before the condition of an index, and before DEFERRABLE.
+pub(super) fn stored(definition: &str, storage: &str) -> String {
+    let place = [" WHERE ", " DEFERRABLE"].iter().filter_map(|word| place_of(definition, word)).min();
+    let (before, after) = definition.split_at_checked(place.unwrap_or(definition.len())).unwrap_or((definition, ""));
+    format!("{before}{storage}{after}")
+}
+
+/// Bytes that are in no quotes, each with its place.
+fn bare(text: &str, from: usize) -> impl Iterator<Item = (usize, u8)> {
+    let mut quote: Option<u8> = None;
+    text.bytes().enumerate().skip(from).filter(move |(_, byte)| match quote {
+        // A doubled quote ends it and begins it again.
+        Some(end) => {
+            quote = quote.filter(|_| *byte != end);
+            false
+        }
+        None => {
+            quote = matches!(byte, b'"' | b'\'').then_some(*byte);
+            quote.is_none()
+        }
+    })
+}
+
 /// The places of the next parentheses at or behind this place.
 fn list_after(text: &str, from: usize) -> Option<(usize, usize)> {
     let (mut open, mut depth) = (None, 0_usize);
-    let mut quote: Option<u8> = None;
-    for (place, byte) in text.bytes().enumerate().skip(from) {
-        match (quote, byte) {
-            // A doubled quote ends it and begins it again.
-            (Some(end), byte) if byte == end => quote = None,
-            (Some(_), _) => {}
-            (None, b'"' | b'\'') => quote = Some(byte),
-            (None, b'(') => {
+    for (place, byte) in bare(text, from) {
+        match byte {
+            b'(' => {
                 depth += 1;
                 open = open.or(Some(place));
             }
-            (None, b')') => {
+            b')' => {
                 depth = depth.checked_sub(1)?;
                 if depth == 0 {
                     return Some((open?, place));
                 }
             }
-            (None, _) => {}
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Where this word first stands in no quotes and no parentheses.
+fn place_of(text: &str, word: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (place, byte) in bare(text, 0) {
+        match byte {
+            b'(' => depth += 1,
+            b')' => depth = depth.checked_sub(1)?,
+            _ if depth == 0 && text.get(place..).is_some_and(|rest| rest.starts_with(word)) => return Some(place),
+            _ => {}
         }
     }
     None
@@ -142,6 +181,27 @@ mod tests {
         let exclusion = exclusion_with("EXCLUDE USING gist (span WITH &&) WHERE ((room > 0))", &["T"]);
         assert_eq!(exclusion.as_deref(), Some("EXCLUDE USING gist (span WITH &&, \"T\" WITH =) WHERE ((room > 0))"));
         assert_eq!(unique_with("UNIQUE", &["t"]), None);
+        let partitioned = "CREATE UNIQUE INDEX \"a ON ONLY b\" ON ONLY public.e USING btree (id)";
+        let whole = "CREATE UNIQUE INDEX \"a ON ONLY b\" ON public.e USING btree (id, \"t\")";
+        assert_eq!(unique_with(partitioned, &["t"]).as_deref(), Some(whole));
+    }
+
+    #[test]
+    fn storage_stands_before_conditions_and_deferrable() {
+        for (definition, expected) in [
+            ("PRIMARY KEY (id)", "PRIMARY KEY (id) [x]"),
+            ("UNIQUE (a) DEFERRABLE INITIALLY DEFERRED", "UNIQUE (a) [x] DEFERRABLE INITIALLY DEFERRED"),
+            (
+                "EXCLUDE USING gist (a WITH =) WHERE ((b > 0)) DEFERRABLE",
+                "EXCLUDE USING gist (a WITH =) [x] WHERE ((b > 0)) DEFERRABLE",
+            ),
+            (
+                "CREATE UNIQUE INDEX \"a WHERE b\" ON t USING btree (((c || ' WHERE '::text))) WITH (fillfactor='70') WHERE d",
+                "CREATE UNIQUE INDEX \"a WHERE b\" ON t USING btree (((c || ' WHERE '::text))) WITH (fillfactor='70') [x] WHERE d",
+            ),
+        ] {
+            assert_eq!(stored(definition, " [x]"), expected);
+        }
     }
 
     #[test]

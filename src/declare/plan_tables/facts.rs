@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sqlx::AssertSqlSafe;
 
 use crate::catalog::Oid;
-use crate::declare::shard_connection::ShardConnection;
+use crate::declare::shard_connection::{ShardConnection, on_primary};
 use crate::error::PgError;
 
 /// By table and name.
@@ -69,8 +69,8 @@ pub(super) async fn rows<R>(home: &mut ShardConnection, sql: &str) -> Result<Vec
 where
     R: Send + Unpin + for<'r> sqlx::FromRow<'r, sqlx::postgres::PgRow>,
 {
-    let fetched = sqlx::query_as(AssertSqlSafe(sql.to_owned())).fetch_all(&mut home.connection).await;
-    fetched.map_err(|error| home.error(&error))
+    let asking = sqlx::query_as(AssertSqlSafe(sql.to_owned())).fetch_all(&mut home.connection);
+    on_primary(home.pledge.as_ref(), &home.name, asking).await?.map_err(|error| home.error(&error))
 }
 
 /// It was an oid when it was asked for.

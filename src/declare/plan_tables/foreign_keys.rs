@@ -96,21 +96,13 @@ impl<'c> ForeignKeys<'_, 'c> {
     }
 
     fn between(&self, from: &'c Relation, foreign_key: &'c ForeignKey, one: &Member<'c>, other: &Member<'c>) -> Fate {
-        let mut added: Vec<(&str, &str)> = Vec::new();
-        for (own, referred) in one.key.iter().zip(&other.key) {
-            let is_pair = |(column, referenced): (&String, &String)| *column == own.column && *referenced == referred.column;
-            if foreign_key.columns.iter().zip(&foreign_key.referenced_columns).any(is_pair) {
-                continue;
-            }
-            if foreign_key.columns.contains(&own.column) || foreign_key.referenced_columns.contains(&referred.column) {
-                return Fate::Dropped(format!(
-                    "Rows of {} refer to rows of {} with other shard keys, which may be on other shards.",
-                    shown(one.relation),
-                    shown(other.relation)
-                ));
-            }
-            added.push((&own.column, &referred.column));
-        }
+        let Some(added) = pairs_to_add(foreign_key, one, other) else {
+            return Fate::Dropped(format!(
+                "Rows of {} refer to rows of {} with other shard keys, which may be on other shards.",
+                shown(one.relation),
+                shown(other.relation)
+            ));
+        };
         let Some(definition) = definition(self.catalog, from, &foreign_key.name) else {
             return Fate::Obstacle(unreadable("Foreign key", &foreign_key.name, from));
         };
@@ -170,6 +162,27 @@ impl<'c> ForeignKeys<'_, 'c> {
         let added = added.iter().map(|(own, referred)| ((*own).to_owned(), (*referred).to_owned())).collect();
         Ok(Some(Remade { text, foreign_key: made, added, warning }))
     }
+}
+
+/// Columns of the keys that a foreign key between two tables needs besides, own and referenced. `None`: it pairs a column of a key
+/// with another column, and so refers to rows of other keys.
+pub(super) fn pairs_to_add<'m>(
+    foreign_key: &ForeignKey,
+    one: &'m Member<'_>,
+    other: &'m Member<'_>,
+) -> Option<Vec<(&'m str, &'m str)>> {
+    let mut added = Vec::new();
+    for (own, referred) in one.key.iter().zip(&other.key) {
+        let is_pair = |(column, referenced): (&String, &String)| *column == own.column && *referenced == referred.column;
+        if foreign_key.columns.iter().zip(&foreign_key.referenced_columns).any(is_pair) {
+            continue;
+        }
+        if foreign_key.columns.contains(&own.column) || foreign_key.referenced_columns.contains(&referred.column) {
+            return None;
+        }
+        added.push((own.column.as_str(), referred.column.as_str()));
+    }
+    Some(added)
 }
 
 /// It has it from the table that it is a partition of.

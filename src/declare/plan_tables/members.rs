@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::foreign_keys::definition;
+use super::foreign_keys::{definition, pairs_to_add};
 use crate::catalog::{Catalog, Column, ForeignKey, Oid, Relation, RelationKind, Unique, shown_name};
 use crate::declare::checks::Obstacle;
 use crate::declare::key::{KeyItem, column_text};
@@ -281,15 +281,11 @@ impl<'c> Members<'c> {
 
     /// The schema says already that no row lacks this part of the key.
     pub(super) fn is_certain(&self, member: &Member<'c>, place: usize) -> bool {
-        let leads = |member: &Member<'c>, filled: &Filled<'c>| {
-            let printed = definition(self.catalog, member.relation, &filled.by.name);
-            is_on_every_row(member.relation, filled.by) && printed.is_some_and(|text| !text.ends_with(" NOT VALID"))
-        };
         let mut member = member;
         for _ in 0..=self.list.len() {
             match &member.filled {
                 Some(filled) if filled.missing.contains(&place) => match self.get(filled.parent) {
-                    Some(parent) if leads(member, filled) => member = parent,
+                    Some(parent) if self.is_checked_on_every_row(member.relation, filled.by) => member = parent,
                     Some(_) | None => return false,
                 },
                 _ => {
@@ -301,14 +297,22 @@ impl<'c> Members<'c> {
         false
     }
 
-    /// Rows that agree in it refer to the same row of another table, and so have its shard key: they agree in that anyway.
+    /// Each row refers to one that is there.
+    fn is_checked_on_every_row(&self, relation: &Relation, foreign_key: &ForeignKey) -> bool {
+        let printed = definition(self.catalog, relation, &foreign_key.name);
+        is_on_every_row(relation, foreign_key) && printed.is_some_and(|text| !text.ends_with(" NOT VALID"))
+    }
+
+    /// Rows that agree in it refer to the same row of another table, and have its shard key, by a foreign key that is kept: they agree
+    /// in the key anyway.
     pub(super) fn is_within_parent(&self, member: &Member<'_>, unique: &Unique) -> bool {
         let holds = |column: &String| unique.columns.iter().flatten().any(|name| name == column);
-        let leads = |by: &ForeignKey| {
-            let referenced = self.catalog.relations.get(&by.referenced).map(|to| self.root(to).oid);
-            let is_other = referenced.is_some_and(|oid| oid != member.relation.oid && self.get(oid).is_some());
-            is_other && is_on_every_row(member.relation, by) && by.columns.iter().all(holds)
+        let is_kept = |by: &ForeignKey| {
+            let parent = self.catalog.relations.get(&by.referenced).and_then(|to| self.get(self.root(to).oid));
+            parent.is_some_and(|parent| parent.relation.oid != member.relation.oid && pairs_to_add(by, member, parent).is_some())
         };
+        let leads =
+            |by: &ForeignKey| is_kept(by) && self.is_checked_on_every_row(member.relation, by) && by.columns.iter().all(holds);
         member.relation.foreign_keys.iter().any(leads)
     }
 
