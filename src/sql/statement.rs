@@ -70,7 +70,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         changes_schema: _,
     } = placement;
     let effects = super::effects::of_statement(node, source.text, context, has_unknown_names);
-    if cluster_state::may_ask(&command, source.text.get(source.start..source.end).unwrap_or_default()) {
+    if cluster_state::may_ask(node, source.text.get(source.start..source.end).unwrap_or_default()) {
         session_calls.push(SessionCall::ClusterState);
     }
     let is_query = matches!(command, Command::Query(_));

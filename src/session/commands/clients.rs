@@ -170,7 +170,16 @@ impl ClientRow {
     }
 
     /// For `pg_stat_activity`, as `sql::utility::cluster_state` reads it.
-    fn activity(&self, process: i32, is_visible: Option<bool>) -> Value {
+    fn activity(&self, process: i32, is_visible: bool) -> Value {
+        let of_all = |application_name: &str, query: &str| {
+            json!({
+                "user": self.user,
+                "row": { "pid": process, "usename": self.user, "application_name": application_name, "query": query },
+            })
+        };
+        if !is_visible {
+            return of_all(&self.shown.lock().application_name, "<insufficient privilege>");
+        }
         let (application_name, query) = {
             let shown = self.shown.lock();
             let query = match &shown.query {
@@ -188,25 +197,23 @@ impl ClientRow {
         };
         let state = self.state_name();
         let waits = (state != "active").then_some(("Client", "ClientRead"));
-        json!({
-            "user": self.user,
-            "is_visible": is_visible,
-            "shown": { "pid": process, "usename": self.user, "application_name": application_name },
-            "hidden": { "query": "<insufficient privilege>" },
-            "own": {
-                "client_addr": self.address.ip().to_canonical().to_string(),
-                "client_port": self.address.port(),
-                "backend_start": timestamp_text(self.connected_at),
-                "xact_start": time(&self.transaction_began_at),
-                "query_start": time(&self.statement_began_at),
-                "state_change": time(&self.changed_at),
-                "wait_event_type": waits.map(|(kind, _)| kind),
-                "wait_event": waits.map(|(_, event)| event),
-                "state": state,
-                "query": query,
-                "backend_type": "client backend",
-            },
-        })
+        let mut activity = of_all(&application_name, &query);
+        let own = json!({
+            "client_addr": self.address.ip().to_canonical().to_string(),
+            "client_port": self.address.port(),
+            "backend_start": timestamp_text(self.connected_at),
+            "xact_start": time(&self.transaction_began_at),
+            "query_start": time(&self.statement_began_at),
+            "state_change": time(&self.changed_at),
+            "wait_event_type": waits.map(|(kind, _)| kind),
+            "wait_event": waits.map(|(_, event)| event),
+            "state": state,
+            "backend_type": "client backend",
+        });
+        if let (Some(Value::Object(row)), Value::Object(own)) = (activity.get_mut("row"), own) {
+            row.extend(own);
+        }
+        activity
     }
 }
 
@@ -239,8 +246,8 @@ impl Clients {
         self.all().iter().map(|(_, row)| row.to_json()).collect()
     }
 
-    /// `is_visible`: whether all of a session is shown; `None`: PostgreSQL decides.
-    pub fn activity(&self, is_visible: impl Fn(&ClientRow) -> Option<bool>) -> Vec<Value> {
+    /// `is_visible`: whether all of a session is shown.
+    pub fn activity(&self, is_visible: impl Fn(&ClientRow) -> bool) -> Vec<Value> {
         let mut sessions = self.all();
         sessions.sort_by_key(|(process, _)| *process);
         sessions.iter().map(|(process, row)| row.activity(*process, is_visible(row))).collect()
@@ -263,18 +270,30 @@ mod tests {
     fn a_session_shows_its_last_query_and_since_when() {
         let row = ClientRow::new(([127, 0, 0, 1], 5).into(), "ada", false);
         row.end(b'I');
-        let shown = row.activity(7, Some(true));
-        assert_eq!((&shown["own"]["state"], &shown["own"]["query_start"]), (&json!("idle"), &Value::Null));
+        let shown = row.activity(7, true);
+        assert_eq!((&shown["row"]["state"], &shown["row"]["query_start"]), (&json!("idle"), &Value::Null));
         row.begin();
         row.show_text(&"é".repeat(600));
-        let first = row.activity(7, None);
-        assert_eq!(first["own"]["query"], json!("é".repeat(511)));
-        assert_eq!(first["own"]["state"], json!("active"));
+        let first = row.activity(7, true);
+        assert_eq!(first["row"]["query"], json!("é".repeat(511)));
+        assert_eq!(first["row"]["state"], json!("active"));
         row.end(b'T');
         row.begin();
-        let second = row.activity(7, None);
-        assert_eq!(first["own"]["xact_start"], second["own"]["xact_start"]);
+        let second = row.activity(7, true);
+        assert_eq!(first["row"]["xact_start"], second["row"]["xact_start"]);
         row.end(b'I');
-        assert_eq!(row.activity(7, None)["own"]["xact_start"], Value::Null);
+        assert_eq!(row.activity(7, true)["row"]["xact_start"], Value::Null);
+    }
+
+    #[test]
+    fn a_hidden_session_tells_its_user_and_application_alone() {
+        let row = ClientRow::new(([127, 0, 0, 1], 5).into(), "ada", false);
+        row.show_text("SELECT 'secret'");
+        row.set_application_name("painter");
+        let hidden = json!({
+            "user": "ada",
+            "row": { "pid": 7, "usename": "ada", "application_name": "painter", "query": "<insufficient privilege>" },
+        });
+        assert_eq!(row.activity(7, false), hidden);
     }
 }

@@ -8,7 +8,7 @@
 //! `SET shardgate.shard` shows one shard's own processes: the text runs there as it is. Sessions of another proxy are not known here:
 //! a notice says so where sessions are listed, and ending or cancelling one is refused.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,10 +23,13 @@ use crate::catalog::{quoted_literal, quoted_name};
 use crate::config::{BackendUser, ShardUrl};
 use crate::error::{PgError, SqlState};
 use crate::session::protocol::statement::Statement;
-use crate::session::sequences::numbers::with_position;
+use crate::session::sequences::numbers::{with_more_parameters, with_position};
+use crate::session::writes::staged::sqlstate;
 use crate::session::{Failure, Session, SessionEnd, shutting_down};
+use crate::shard_key::Oid;
+use crate::shard_key::oid::TEXT;
 use crate::shardmap::{Shard, TableKind};
-use crate::sql::analysis::{Analysis, Command, Effect, Scope, SessionCall};
+use crate::sql::analysis::{Analysis, Command, Effect, Numbers, Scope, SessionCall};
 use crate::sql::rewrite::staging::with_parameters;
 use crate::sql::utility::cluster_state::{Answers, Asked, Places, Rewritten};
 use crate::wire;
@@ -52,18 +55,52 @@ impl Session {
         &'a mut self,
         text: &'a str,
     ) -> BoxFuture<'a, Result<Option<Rewritten>, Failure>> {
-        Box::pin(self.find_cluster_state(text))
+        self.with_cluster_state_as(text, None)
     }
 
-    async fn find_cluster_state(&mut self, text: &str) -> Result<Option<Rewritten>, Failure> {
+    /// `parameters_before`: the answers are parameters, after so many of the client's.
+    pub(in crate::session) fn with_cluster_state_as<'a>(
+        &'a mut self,
+        text: &'a str,
+        parameters_before: Option<usize>,
+    ) -> BoxFuture<'a, Result<Option<Rewritten>, Failure>> {
+        Box::pin(self.find_cluster_state(text, parameters_before))
+    }
+
+    async fn find_cluster_state(&mut self, text: &str, parameters_before: Option<usize>) -> Result<Option<Rewritten>, Failure> {
         let Some(places) = Places::of(text, &self.context)? else { return Ok(None) };
+        if places.is_plan() {
+            // Nothing of what others do has to be in a plan, and nothing is asked for it.
+            let answers = Answers { own_process: self.login.cancel_key.0, ..Answers::default() };
+            return Ok(Some(places.rewritten_with(text, &answers, parameters_before)));
+        }
         let mut answers = Box::pin(self.answers_of_cluster(&places)).await?;
         if let Some(collecting) = places.collecting(text, &answers) {
-            let signals = Box::pin(self.signals(&collecting.text, &places.signals())).await;
-            let signals = signals.map_err(|failure| in_own_text(failure, &collecting, text))?;
+            let signals = Box::pin(self.signals_of(&places, text, &collecting, &answers)).await?;
             answers.signalled = Box::pin(self.send_signals(&signals)).await?;
         }
-        Ok(Some(places.rewritten(text, &answers)))
+        Ok(Some(places.rewritten_with(text, &answers, parameters_before)))
+    }
+
+    /// What a statement signals. Whatever PostgreSQL has to say against it comes first.
+    async fn signals_of(
+        &mut self,
+        places: &Places,
+        text: &str,
+        collecting: &Rewritten,
+        answers: &Answers,
+    ) -> Result<BTreeSet<Signal>, Failure> {
+        self.check_is_of_catalogue(&collecting.text).await?;
+        let prepared = self.prepare(text.as_bytes(), Box::default()).await?;
+        self.describe(&prepared).await?;
+        if places.loses_list() {
+            let whole = places.rewritten(text, answers);
+            let home = self.home()?;
+            let tried = Box::pin(self.ask_question(&home, &Own::Catalog.text(&whole.text))).await;
+            tried.map_err(|failure| in_own_text(failure, &whole, text))?;
+        }
+        let signals = Box::pin(self.signals(&collecting.text, &places.signals())).await;
+        signals.map_err(|failure| in_own_text(failure, collecting, text))
     }
 
     /// An error's message with its place in the client's text, while one with the cluster's answers runs.
@@ -73,14 +110,36 @@ impl Session {
         with_position(frame, |position| made.original_position(own, position))
     }
 
+    /// What EXPLAIN shows for `sql`, a statement of `made`: the client's own text of it, where the cluster's answers were put into that.
+    pub(in crate::session) fn explained_as_written(&self, explained: &Analysis, sql: &str, made: &str) -> String {
+        let own = self.running.answered.as_deref().and_then(|(rewritten, own)| {
+            let is_whole = rewritten.text == made && made.get(explained.start..explained.end) == Some(sql);
+            // What is changed is in the statement that is explained.
+            let end = own.len().checked_sub(made.len().checked_sub(explained.end)?)?;
+            own.get(explained.start..end).filter(|_| is_whole)
+        });
+        own.unwrap_or(sql).to_owned()
+    }
+
     /// A Bind of a statement that asks for what the cluster says.
     pub(in crate::session) async fn bind_about_cluster(&mut self, statement: Arc<Statement>, body: &[u8]) -> Result<(), Failure> {
         let (statement, body) = match Box::pin(self.bind_with_cluster_state(&statement, body)).await? {
             Some(changed) => changed,
             None => (statement, Bytes::copy_from_slice(body)),
         };
-        let bind = wire::bind(&body).map_err(SessionEnd::from)?;
-        self.bind_statement(statement, &bind, &body).await
+        self.bind_as_it_is(statement, &body).await
+    }
+
+    /// A Bind of a statement about which nothing is left to be answered: it may still draw numbers.
+    pub(in crate::session) async fn bind_as_it_is(&mut self, statement: Arc<Statement>, body: &[u8]) -> Result<(), Failure> {
+        if statement.analysis().is_some_and(Analysis::asks_sequences_by_parameters) {
+            return Box::pin(self.bind_sequence_call(statement, body)).await;
+        }
+        if statement.analysis().is_some_and(|analysis| analysis.numbers != Numbers::None) {
+            return Box::pin(self.bind_numbered(statement, body)).await;
+        }
+        let bind = wire::bind(body).map_err(SessionEnd::from)?;
+        self.bind_statement(statement, &bind, body).await
     }
 
     /// The statement to run, and its Bind.
@@ -103,9 +162,14 @@ impl Session {
         };
         let is_signal = Places::of(statement.text(), &self.context)?.is_some_and(|places| !places.signals().is_empty());
         if !is_signal || bind.parameter_count == 0 {
-            let Some(made) = self.with_cluster_state(statement.text()).await? else { return Ok(None) };
-            let changed = self.prepare(made.text.as_bytes(), types).await?;
-            return Ok(Some((changed, Bytes::copy_from_slice(body))));
+            return match analysis.command {
+                Command::Query(_) => self.bound_with_answers(statement.text(), &types, &bind).await,
+                _ => {
+                    let Some(made) = self.with_cluster_state(statement.text()).await? else { return Ok(None) };
+                    let changed = self.prepare(made.text.as_bytes(), types).await?;
+                    Ok(Some((changed, Bytes::copy_from_slice(body))))
+                }
+            };
         }
         let values: Vec<_> = bind.parameters().collect();
         let constant = |number: u16| {
@@ -114,15 +178,28 @@ impl Session {
             crate::session::protocol::parameter::as_constant(*types.get(index)?, *format, *value, &self.context.catalog)
         };
         let text = with_parameters(statement.text(), &constant).ok_or_else(not_as_parameter)?;
-        let Some(made) = self.with_cluster_state(&text).await? else { return Ok(None) };
-        let changed = self.prepare(made.text.as_bytes(), Box::default()).await?;
-        let mut body = BytesMut::new();
+        let mut without = BytesMut::new();
         for name in [bind.portal, bind.statement] {
-            body.put_slice(name);
-            body.put_u8(0);
+            without.put_slice(name);
+            without.put_u8(0);
         }
-        body.put_slice(&super::prepare::after_names(&[], bind.result_formats));
-        Ok(Some((changed, body.freeze())))
+        without.put_slice(&super::prepare::after_names(&[], bind.result_formats));
+        let bind = wire::bind(&without).map_err(SessionEnd::from)?;
+        self.bound_with_answers(&text, &[], &bind).await
+    }
+
+    /// A text with the answers as parameters after the client's own: so there is one text to prepare, and they stand in none.
+    async fn bound_with_answers(
+        &mut self,
+        text: &str,
+        types: &[Oid],
+        bind: &wire::Bind<'_>,
+    ) -> Result<Option<(Arc<Statement>, Bytes)>, Failure> {
+        let made = self.with_cluster_state_as(text, Some(bind.parameter_count)).await?;
+        let Some(made) = made else { return Ok(None) };
+        let types = types.iter().copied().chain(made.values.iter().map(|_| TEXT)).collect();
+        let changed = self.prepare(made.text.as_bytes(), types).await?;
+        Ok(Some((changed, with_more_parameters(bind, &made.values)?)))
     }
 
     async fn answers_of_cluster(&mut self, places: &Places) -> Result<Answers, Failure> {
@@ -134,7 +211,7 @@ impl Session {
             answers.home_database = rows.first().and_then(|row| text_of(row, 0)).unwrap_or_default();
         }
         if places.asks(Asked::Activity) {
-            let sessions = self.gateway.clients.activity(|row| self.decides_rights(row));
+            let sessions = Box::pin(self.activity()).await?;
             answers.activity = self.in_json(&Value::Array(sessions));
             if self.may_have_other_proxies().await {
                 let notice = PgError::warning(SqlState::WARNING, "pg_stat_activity has the sessions of this proxy only")
@@ -155,8 +232,10 @@ impl Session {
         if places.asks(Asked::Blocking) {
             answers.blocking = self.blocking().await?.to_string();
         }
-        for (function, has_forks) in places.sizes() {
-            answers.sizes.insert(function, self.sizes_elsewhere(function, has_forks).await?.to_string());
+        let sizes = places.sizes();
+        let tables = if sizes.is_empty() { Vec::new() } else { self.sized_tables(places.sized_relations()).await? };
+        for (function, has_forks) in sizes {
+            answers.sizes.insert(function, self.sizes_elsewhere(&tables, function, has_forks).await?.to_string());
         }
         if places.asks(Asked::DatabaseSize) {
             answers.database = self.database_elsewhere().await?;
@@ -170,6 +249,20 @@ impl Session {
             self.reported.iter().any(|(name, value)| name.eq_ignore_ascii_case("server_encoding") && &**value == "UTF8");
         let json = value.to_string();
         if is_unicode { in_ascii(&json) } else { json.chars().map(|each| if each.is_ascii() { each } else { '?' }).collect() }
+    }
+
+    /// The sessions, with what this one may see of them: by the rights that its role has now on the home shard.
+    async fn activity(&mut self) -> Result<Vec<Value>, Failure> {
+        let sessions = self.gateway.clients.all();
+        let undecided: BTreeSet<&str> =
+            sessions.iter().filter(|(_, row)| self.decides_rights(row).is_none()).map(|(_, row)| row.user.as_str()).collect();
+        let mut visible = HashSet::new();
+        if !undecided.is_empty() {
+            let home = self.home()?;
+            let rows = Box::pin(self.ask_question(&home, &Own::Catalog.text(&visible_of(&undecided)))).await?;
+            visible.extend(rows.iter().filter_map(|row| text_of(row, 0)));
+        }
+        Ok(self.gateway.clients.activity(|row| self.decides_rights(row).unwrap_or_else(|| visible.contains(&row.user))))
     }
 
     /// Whether all of a session is shown to this one, and it may be ended. `None`: the roles on the home shard say so.
@@ -266,24 +359,35 @@ impl Session {
 
     // ---- sizes ----
 
-    /// What the other shards have of each sharded table and its indexes, by the home shard's oids.
-    async fn sizes_elsewhere(&mut self, function: &'static str, has_forks: bool) -> Result<Value, Failure> {
-        let home = self.home()?;
+    /// The sharded tables whose sizes are asked for: all of them where the relations are not known by name.
+    async fn sized_tables(&mut self, relations: Option<Vec<String>>) -> Result<Vec<String>, Failure> {
         let map = self.gateway.map.snapshot();
-        let tables: Vec<String> = map
-            .tables
-            .iter()
-            .filter(|(_, table)| matches!(table.kind, TableKind::Sharded { .. }))
-            .map(|((schema, name), _)| quoted_name(schema, name))
-            .collect();
+        let sharded = map.tables.iter().filter(|(_, table)| matches!(table.kind, TableKind::Sharded { .. }));
+        let mut tables: Vec<(String, String)> = sharded.map(|((schema, name), _)| (schema.clone(), name.clone())).collect();
+        if let Some(relations) = relations
+            && !tables.is_empty()
+        {
+            let home = self.home()?;
+            let rows = Box::pin(self.ask_question(&home, &Own::Catalog.text(&tables_of(&relations)))).await?;
+            let named: HashSet<_> = rows.iter().filter_map(|row| Some((text_of(row, 0)?, text_of(row, 1)?))).collect();
+            tables.retain(|table| named.contains(table));
+        }
+        Ok(tables.iter().map(|(schema, name)| quoted_name(schema, name)).collect())
+    }
+
+    /// What the other shards have of each of these tables and its indexes, by the home shard's oids.
+    async fn sizes_elsewhere(&mut self, tables: &[String], function: &'static str, has_forks: bool) -> Result<Value, Failure> {
+        let home = self.home()?;
         let others: Vec<Arc<Shard>> = self.online_shards().into_iter().filter(|shard| shard.id != home.id).collect();
         if tables.is_empty() || others.is_empty() {
             return Ok(json!({}));
         }
-        let question = sizes_of(&tables, function, has_forks);
+        let question = format!("{LIMIT_LOCKS};{};{UNLIMIT_LOCKS}", sizes_of(tables, function, has_forks));
         let mut bytes: BTreeMap<(String, String), i64> = BTreeMap::new();
         for shard in others {
-            for row in Box::pin(self.ask_question(&shard, &Own::Catalog.text(&question))).await? {
+            let rows = Box::pin(self.ask_question(&shard, &Own::Catalog.text(&question))).await;
+            // Those before and behind it have one column.
+            for row in rows.map_err(|failure| locked(failure, &shard.name))?.into_iter().filter(|row| row.len() > 1) {
                 let (Some(name), Some(fork), Some(size)) = (text_of(&row, 0), text_of(&row, 1), text_of(&row, 2)) else { continue };
                 *bytes.entry((name, fork)).or_default() += size.parse::<i64>().unwrap_or_default();
             }
@@ -322,31 +426,37 @@ impl Session {
 
     // ---- signals ----
 
-    /// Which sessions a statement means, by its other form.
-    async fn signals(&mut self, collecting: &str, kinds: &[Asked]) -> Result<Vec<Signal>, Failure> {
+    async fn check_is_of_catalogue(&mut self, collecting: &str) -> Result<(), Failure> {
         let read = self.read(collecting).await?;
         let is_of_catalogue =
             |statement: &Analysis| statement.effect == Effect::Read && matches!(statement.scope, Scope::Tableless | Scope::System);
         if !matches!(read.analyzed.statements.as_slice(), [statement] if is_of_catalogue(statement)) {
             return Err(not_of_catalogue().into());
         }
+        Ok(())
+    }
+
+    /// Which sessions a statement means, by its other form.
+    async fn signals(&mut self, collecting: &str, kinds: &[Asked]) -> Result<BTreeSet<Signal>, Failure> {
         let home = self.home()?;
         let rows = Box::pin(self.ask_question(&home, &Own::Catalog.text(collecting))).await?;
         let mut signals = BTreeSet::new();
         for row in rows {
             let first = row.len().saturating_sub(2 * kinds.len());
             for (index, kind) in kinds.iter().enumerate() {
-                let Some(process) = text_of(&row, first + 2 * index) else { continue };
+                let at = first + 2 * index;
+                // With NULL for one of them PostgreSQL does not call the function.
+                let (Some(process), Some(patience)) = (text_of(&row, at), text_of(&row, at + 1)) else { continue };
                 let process = process.parse().map_err(|_| PgError::internal("unexpected process id"))?;
-                let patience_ms = text_of(&row, first + 2 * index + 1).and_then(|text| text.parse().ok()).unwrap_or_default();
+                let patience_ms = patience.parse().map_err(|_| PgError::internal("unexpected timeout"))?;
                 signals.insert(Signal { process, is_end: *kind == Asked::Terminate, patience_ms });
             }
         }
-        Ok(signals.into_iter().collect())
+        Ok(signals)
     }
 
     /// Gives the process ids of those that were there. Rights to all of them come first.
-    async fn send_signals(&mut self, signals: &[Signal]) -> Result<Vec<i32>, Failure> {
+    async fn send_signals(&mut self, signals: &BTreeSet<Signal>) -> Result<Vec<i32>, Failure> {
         let mut found = Vec::new();
         for signal in signals {
             if signal.patience_ms < 0 {
@@ -367,7 +477,12 @@ impl Session {
         for signal in found.iter().filter(|signal| signal.process != own) {
             let is_sent = match signal.is_end {
                 true => {
-                    self.gateway.cancels.end_session(signal.process, Duration::from_millis(signal.patience_ms.unsigned_abs())).await
+                    let patience = Duration::from_millis(signal.patience_ms.unsigned_abs());
+                    tokio::select! {
+                        biased;
+                        ended = self.gateway.cancels.end_session(signal.process, patience) => ended,
+                        () = self.cancel.cancelled() => return Err(canceled().into()),
+                    }
                 }
                 false => {
                     self.gateway.cancels.cancel_session(signal.process).await;
@@ -386,7 +501,7 @@ impl Session {
             Some(signal) if signal.is_end || found.iter().any(|other| other.process == own && other.is_end) => {
                 Err(Failure::End(shutting_down()))
             }
-            Some(_) => Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into()),
+            Some(_) => Err(canceled().into()),
             None => Ok(signalled),
         }
     }
@@ -442,6 +557,33 @@ fn json_of(row: &[Option<Bytes>], index: usize) -> Option<Value> {
     serde_json::from_slice(row.get(index)?.as_ref()?).ok()
 }
 
+/// Those of the users whose sessions this role may see whole.
+fn visible_of(users: &BTreeSet<&str>) -> String {
+    let users: Vec<String> = users.iter().map(|user| quoted_literal(user)).collect();
+    format!(
+        "SELECT u FROM pg_catalog.unnest(ARRAY[{}]::pg_catalog.text[]) u \
+         LEFT JOIN pg_catalog.pg_roles r ON r.rolname OPERATOR(pg_catalog.=) u \
+         WHERE pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE') OR coalesce(pg_catalog.pg_has_role(r.oid, 'USAGE'), false)",
+        users.join(", ")
+    )
+}
+
+/// The tables that these relations are, or are partitions or indexes of: schema and name.
+fn tables_of(relations: &[String]) -> String {
+    let names: Vec<String> = relations.iter().map(|name| quoted_literal(name)).collect();
+    format!(
+        "SELECT s.nspname, c.relname FROM pg_catalog.unnest(ARRAY[{}]::pg_catalog.text[]) n \
+         CROSS JOIN LATERAL (SELECT pg_catalog.to_regclass(n)::pg_catalog.oid AS oid) r \
+         LEFT JOIN pg_catalog.pg_index i ON i.indexrelid OPERATOR(pg_catalog.=) r.oid \
+         CROSS JOIN LATERAL (SELECT coalesce(i.indrelid, r.oid) AS oid) t \
+         CROSS JOIN LATERAL (SELECT coalesce(pg_catalog.pg_partition_root(t.oid)::pg_catalog.oid, t.oid) AS oid \
+         UNION SELECT t.oid) root \
+         JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) root.oid \
+         JOIN pg_catalog.pg_namespace s ON s.oid OPERATOR(pg_catalog.=) c.relnamespace",
+        names.join(", ")
+    )
+}
+
 /// Of these tables, their partitions and indexes: the name, the fork and the bytes.
 fn sizes_of(tables: &[String], function: &str, has_forks: bool) -> String {
     let names: Vec<String> = tables.iter().map(|name| quoted_literal(name)).collect();
@@ -474,6 +616,23 @@ fn rights_over(user: &str) -> String {
          WHERE r.rolname OPERATOR(pg_catalog.=) {} AND o.rolname OPERATOR(pg_catalog.=) CURRENT_USER",
         quoted_literal(user)
     )
+}
+
+fn canceled() -> PgError {
+    PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")
+}
+
+/// A size that a shard could not read in time.
+fn locked(failure: Failure, shard: &str) -> Failure {
+    match failure {
+        Failure::Shard(frame) if sqlstate(&frame) == Some(SqlState::LOCK_NOT_AVAILABLE) => {
+            PgError::new(SqlState::LOCK_NOT_AVAILABLE, "the size of a table cannot be read while the table is locked")
+                .with_detail(format!("A statement holds an ACCESS EXCLUSIVE lock on a sharded table on shard \"{shard}\"."))
+                .with_hint("Retry it, or name the one table as a constant: then no other table is read.")
+                .into()
+        }
+        other => other,
+    }
 }
 
 fn not_permitted(is_end: bool, is_of_superuser: bool) -> PgError {
@@ -526,6 +685,16 @@ const LOCKS: &str = "SELECT pg_catalog.to_jsonb(l) || pg_catalog.jsonb_build_obj
      LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
      LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid \
      WHERE l.database = d.oid OR coalesce(l.database, 0) = 0 AND a.datid = d.oid";
+
+/// For the statement behind it: no more than two seconds, and less where the session says so. A transaction keeps its own limit.
+const LIMIT_LOCKS: &str = "SELECT pg_catalog.set_config('shardgate.lock_timeout', setting, true) \
+     FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) 'lock_timeout';\
+     SELECT pg_catalog.set_config('lock_timeout', CASE WHEN setting OPERATOR(pg_catalog.=) '0' THEN '2000' \
+     ELSE least(setting::pg_catalog.int4, 2000)::pg_catalog.text END, true) \
+     FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) 'lock_timeout'";
+
+const UNLIMIT_LOCKS: &str =
+    "SELECT pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('shardgate.lock_timeout'), true)";
 
 const BLOCKING: &str = "SELECT l.pid, pg_catalog.array_to_string(pg_catalog.pg_blocking_pids(l.pid), ',') \
      FROM (SELECT DISTINCT pid FROM pg_catalog.pg_locks WHERE NOT granted) l";

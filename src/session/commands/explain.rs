@@ -253,7 +253,8 @@ impl Session {
         let is_timed = timed.is_some();
         let sql = timed.unwrap_or(sql);
         let names: Vec<String> = reach.shards().iter().map(|shard| self.shard_name(*shard)).collect();
-        let on = names.iter().map(|name| (name.clone(), sql.trim().to_owned())).collect();
+        let shown = self.explained_as_written(inner, &sql, text);
+        let on = names.iter().map(|name| (name.clone(), shown.trim().to_owned())).collect();
         let asked = Asked { reach, sql: format!("{explain}{sql}"), is_timed };
         Ok((Head { shards: names, on, ..head }, Some(asked), Vec::new()))
     }

@@ -22,6 +22,7 @@ use crate::session::reads::gather::bind_body;
 use crate::session::route::Route;
 use crate::session::writes::write::{Writing, WritingKind};
 use crate::session::{Failure, Session};
+use crate::shard_key::oid::TEXT;
 use crate::shard_key::{Format, Oid};
 use crate::sql::analysis::{Analysis, Command, Effect, KeyValue, Part, Scope};
 use crate::sql::parse::lexer::{self, TokenKind};
@@ -121,20 +122,8 @@ impl Session {
         let bound = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
         let hinted = statement.shard_hint.as_ref().map(|hint| Analysis { shard_hint: Some(hint.clone()), ..analysis.clone() });
         let analysis = hinted.as_ref().unwrap_or(analysis);
-        let is_named_late = analysis.asks_sequences_by_parameters();
-        let text = if is_named_late { self.with_constants(&execution, &types).await? } else { String::new() };
-        if is_named_late && let Some(numbered) = Box::pin(self.draw_if_of_cluster(&text)).await? {
-            return self.run_with_constants(&numbered, bind).await;
-        }
-        if self.asks_cluster(analysis) {
-            let text = self.with_constants(&execution, &types).await?;
-            let made = self.with_cluster_state(&text).await?;
-            return self.run_with_constants(&made.map_or(text, |made| made.text), bind).await;
-        }
-        if self.draws(analysis) {
-            let text = self.with_constants(&execution, &types).await?;
-            let numbered = Box::pin(self.draw(&text)).await?;
-            return self.run_with_constants(&numbered.map_or(text, |numbered| numbered.text()), bind).await;
+        if let Some((text, answers)) = Box::pin(self.changed_execution(analysis, &execution, &types)).await? {
+            return self.run_with_constants(&text, &answers, bind).await;
         }
         match self.route(analysis, &inputs).await {
             Ok(Route::Shard(reach)) => self.execute_on_shard(&reach, analysis, &execution).await,
@@ -149,7 +138,7 @@ impl Session {
             Ok(Route::Scatter(_)) => Err(unknown_argument().into()),
             Ok(Route::Write(_)) => {
                 let text = self.with_constants(&execution, &types).await?;
-                self.run_with_constants(&text, bind).await
+                self.run_with_constants(&text, &[], bind).await
             }
             Ok(Route::Gather(gathering)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
                 self.count_statement(RouteKind::Gather, None);
@@ -163,6 +152,35 @@ impl Session {
                 Err(failure)
             }
         }
+    }
+
+    /// The text to run in place of the prepared one: with the cluster's answers and with the numbers that are drawn for it. `None`: it
+    /// has neither. In the extended protocol, with the values of its parameters: no text is prepared for one execution's answers.
+    async fn changed_execution(
+        &mut self,
+        analysis: &Analysis,
+        execution: &Execution<'_>,
+        types: &[Oid],
+    ) -> Result<Option<(String, Vec<String>)>, Failure> {
+        let (asks_cluster, is_named_late) = (self.asks_cluster(analysis), analysis.asks_sequences_by_parameters());
+        if !asks_cluster && !is_named_late && !self.draws(analysis) {
+            return Ok(None);
+        }
+        let mut text = self.with_constants(execution, types).await?;
+        let mut answers = Vec::new();
+        let parameters_before = execution.bind.map(|_| 0);
+        if asks_cluster && let Some(made) = self.with_cluster_state_as(&text, parameters_before).await? {
+            (text, answers) = (made.text, made.values);
+        }
+        let read = self.read_anew(&text).await?;
+        let draws = read.analyzed.statements.first().is_some_and(|changed| self.draws(changed));
+        if is_named_late && let Some(numbered) = Box::pin(self.draw_if_of_cluster(&text)).await? {
+            return Ok(Some((numbered, answers)));
+        }
+        if draws && let Some(numbered) = Box::pin(self.draw(&text)).await? {
+            text = numbered.text();
+        }
+        Ok((asks_cluster || self.draws(analysis)).then_some((text, answers)))
     }
 
     /// What an EXECUTE runs, with its arguments in it.
@@ -190,11 +208,11 @@ impl Session {
         Ok(with_parameters(execution.prepared.text(), &constant).ok_or_else(not_written)?)
     }
 
-    /// Runs such a text, whose values or numbers the proxy has put into it.
-    async fn run_with_constants(&mut self, text: &str, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
+    /// Runs such a text, whose values or numbers the proxy has put into it. `answers`: its parameters, in the extended protocol.
+    async fn run_with_constants(&mut self, text: &str, answers: &[String], bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
         let run = match bind {
             None => Box::pin(self.run_constants(text)).await,
-            Some(bind) => Box::pin(self.run_constants_bound(text, bind)).await,
+            Some(bind) => Box::pin(self.run_constants_bound(text, answers, bind)).await,
         };
         run.map_err(not_in_the_text)
     }
@@ -210,8 +228,8 @@ impl Session {
     }
 
     /// In the extended protocol it is part of the pipeline, and its rows have the formats that the client has asked for.
-    async fn run_constants_bound(&mut self, text: &str, bind: &wire::Bind<'_>) -> Result<(), Failure> {
-        let statement = self.prepare(text.as_bytes(), Box::default()).await?;
+    async fn run_constants_bound(&mut self, text: &str, answers: &[String], bind: &wire::Bind<'_>) -> Result<(), Failure> {
+        let statement = self.prepare(text.as_bytes(), answers.iter().map(|_| TEXT).collect()).await?;
         let analysis = statement.analysis().ok_or_else(|| PgError::internal("an empty statement is executed"))?;
         let route = self.route(analysis, &Inputs::literals(text, &statement.literals)).await;
         let route = self.counted(route).inspect_err(|failure| self.count_refusal(failure))?;
@@ -222,7 +240,8 @@ impl Session {
             Route::Scatter(_) | Route::Gather(_) => return Err(not_written().into()),
         };
         let names = [0, 0];
-        let body = [&names[..], &after_names(&[], bind.result_formats)].concat();
+        let values = answers.iter().map(|answer| Value::Known { oid: TEXT, bytes: answer.clone().into_bytes() });
+        let body = [&names[..], &after_names(&values.collect::<Vec<_>>(), bind.result_formats)].concat();
         Box::pin(self.write_bound(&statement, &Bytes::from(body), &writing)).await
     }
 

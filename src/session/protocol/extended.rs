@@ -21,7 +21,7 @@ use crate::session::cursor::is_fetch;
 use crate::session::route::Route;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{Analysis, Command, Effect, Numbers};
+use crate::sql::analysis::{Command, Effect, Numbers};
 use crate::sql::parse::lexer::Literals;
 use crate::sql::residues::cover;
 use crate::telemetry::RouteKind;
@@ -253,13 +253,7 @@ impl Session {
         if statement.analysis().is_some_and(|analysis| self.asks_cluster(analysis)) {
             return Box::pin(self.bind_about_cluster(statement, body)).await;
         }
-        if statement.analysis().is_some_and(Analysis::asks_sequences_by_parameters) {
-            return Box::pin(self.bind_sequence_call(statement, body)).await;
-        }
-        if statement.analysis().is_some_and(|analysis| analysis.numbers != Numbers::None) {
-            return Box::pin(self.bind_numbered(statement, body)).await;
-        }
-        self.bind_statement(statement, &bind, body).await
+        self.bind_as_it_is(statement, body).await
     }
 
     /// A statement that draws numbers from sequences.

@@ -16,9 +16,12 @@
 //! The statement that ends or cancels sessions runs twice: once to learn which ([`Places::collecting`]), once for the answer.
 
 mod rendering;
+mod shadowing;
+mod signals;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
+use std::rc::Rc;
 
 use pg_raw_parse::walk::{Recurse, walk_manual};
 use pg_raw_parse::{Node, nodes};
@@ -26,12 +29,13 @@ use pg_raw_parse::{Node, nodes};
 pub use rendering::{Answers, Rewritten};
 
 use crate::error::PgError;
-use crate::sql::analysis::Command;
 use crate::sql::context::Context;
 use crate::sql::parse;
-use crate::sql::parse::tokens::Tokens;
+use crate::sql::parse::tokens::{Tokens, may_spell_names};
 use crate::sql::parse::tree;
-use crate::sql::query::{column_name, is_aggregate};
+use crate::sql::query::column_name;
+use shadowing::{is_function_of_users, is_relation_of_users};
+use signals::Signals;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,15 +78,31 @@ const FUNCTIONS: [(&str, Asked); 10] = [
     ("pg_database_size", Asked::DatabaseSize),
 ];
 
-/// Is there one of the names in the text of such a statement? What it defines is for those who use it.
-pub fn may_ask(command: &Command, text: &str) -> bool {
-    let is_one = match command {
-        Command::Query(_) | Command::DeclareCursor { .. } | Command::Copy(_) | Command::Explain { .. } => true,
-        Command::Ddl { tag, .. } => matches!(tag.as_str(), "CREATE TABLE AS" | "SELECT INTO"),
-        _ => false,
+/// Does the statement name one of them? What it defines is for those who use it. Neither literals nor comments count.
+pub fn may_ask(statement: Node<'_>, text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    if !may_spell_names(text) && !RELATIONS.iter().chain(&FUNCTIONS).any(|(name, _)| lower.contains(name)) {
+        return false;
+    }
+    let found = Found::within(query_of(statement));
+    let is_relation = |relation: &&nodes::RangeVar| {
+        relation.relname().is_some_and(|name| RELATIONS.iter().any(|(known, _)| *known == name))
+            && relation.schemaname().is_none_or(|schema| schema == "pg_catalog")
     };
-    let lower = if is_one { text.to_ascii_lowercase() } else { String::new() };
-    RELATIONS.iter().chain(&FUNCTIONS).any(|(name, _)| lower.contains(name))
+    let is_function = |call: &&nodes::FuncCall| {
+        let (Some("pg_catalog") | None, Some(name)) = named(call) else { return false };
+        FUNCTIONS.iter().any(|(known, _)| *known == name)
+    };
+    found.relations.iter().any(is_relation) || found.calls.iter().any(is_function)
+}
+
+/// A function's schema, where it is written, and its name.
+fn named(call: &nodes::FuncCall) -> (Option<&str>, Option<&str>) {
+    match tree::names(call.funcname()).unwrap_or_default().as_slice() {
+        [name] => (None, Some(*name)),
+        [.., schema, name] => (Some(*schema), Some(*name)),
+        [] => (None, None),
+    }
 }
 
 /// Where in a text the cluster is asked.
@@ -91,6 +111,8 @@ pub struct Places {
     /// In the order of the text; one may be among the arguments of another.
     list: Vec<Place>,
     signals: Option<Signals>,
+    /// EXPLAIN that runs nothing: a plan needs no answers.
+    is_plan: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -100,6 +122,8 @@ struct Place {
     name: &'static str,
     asked: Asked,
     arguments: Vec<Range<usize>>,
+    /// The first argument, where it is a constant.
+    constant: Option<String>,
     naming: Naming,
 }
 
@@ -118,14 +142,6 @@ enum Naming {
     Table,
 }
 
-/// A SELECT whose list calls what ends or cancels sessions. Byte offsets.
-#[derive(Clone, Debug)]
-struct Signals {
-    list: Range<usize>,
-    /// LIMIT or ORDER BY: the list counts for the rows.
-    is_list_kept: bool,
-}
-
 impl Places {
     /// `None`: nothing is asked after all.
     pub fn of(text: &str, context: &Context) -> Result<Option<Self>, PgError> {
@@ -137,7 +153,7 @@ impl Places {
         let tokens = Tokens::of(text);
         let mut list = Vec::new();
         for relation in &found.relations {
-            list.extend(relation_place(relation, &found, &tokens));
+            list.extend(relation_place(relation, &tokens, context));
         }
         for call in &found.calls {
             list.extend(call_place(call, &found, &tokens, context)?);
@@ -148,9 +164,18 @@ impl Places {
         }
         let signals = match list.iter().filter(|place| place.is_signal()).count() {
             0 => None,
-            count => Some(signals(statement, count, &tokens)?),
+            count => Some(signals::of(statement, count, &tokens)?),
         };
-        Ok(Some(Self { list, signals }))
+        Ok(Some(Self { list, signals, is_plan: is_plan(statement) }))
+    }
+
+    pub fn is_plan(&self) -> bool {
+        self.is_plan
+    }
+
+    /// Does an answer of other items depend on the rows by which sessions are found? See [`Places::collecting`].
+    pub fn loses_list(&self) -> bool {
+        self.signals.as_ref().is_some_and(|signals| !signals.is_list_kept)
     }
 
     pub fn asks(&self, asked: Asked) -> bool {
@@ -166,6 +191,13 @@ impl Places {
             }
         }
         sizes
+    }
+
+    /// The names of the relations whose sizes are asked for; `None`: they are not all known, or may be numbers.
+    pub fn sized_relations(&self) -> Option<Vec<String>> {
+        let sizes = self.list.iter().filter(|place| matches!(place.asked, Asked::Size(_)));
+        let is_name = |name: &String| !name.bytes().all(|byte| byte.is_ascii_digit());
+        sizes.map(|place| place.constant.clone().filter(is_name)).collect()
     }
 
     /// What the calls do that end or cancel sessions, in their order.
@@ -191,13 +223,18 @@ fn query_of(statement: Node<'_>) -> Node<'_> {
     }
 }
 
+fn is_plan(statement: Node<'_>) -> bool {
+    let Node::ExplainStmt(explain) = statement else { return false };
+    let has = |name: &str| explain.options().iter().any(|option| option.defname() == Some(name));
+    has("shards") || !has("analyze")
+}
+
 /// The nodes that matter, by what they are.
 #[derive(Default)]
 struct Found<'n> {
+    /// Without those that are WITH queries.
     relations: Vec<&'n nodes::RangeVar>,
     calls: Vec<&'n nodes::FuncCall>,
-    /// Names of WITH queries.
-    with_queries: BTreeSet<&'n str>,
     /// By where a call is.
     naming: HashMap<i32, Naming>,
     /// Calls that are themselves in FROM.
@@ -207,20 +244,30 @@ struct Found<'n> {
 impl<'n> Found<'n> {
     fn within(query: Node<'n>) -> Self {
         let mut found = Self::default();
-        let mut stack = vec![query];
-        while let Some(node) = stack.pop() {
+        let mut stack: Vec<(Node<'n>, WithQueries<'n>)> = vec![(query, WithQueries::default())];
+        while let Some((node, mut seen)) = stack.pop() {
             match node {
                 // COPY of a table has no query; there is nothing to walk through.
                 Node::None => continue,
-                Node::RangeVar(relation) => found.relations.push(relation),
+                Node::RangeVar(relation) => {
+                    let is_with_query =
+                        relation.schemaname().is_none() && relation.relname().is_some_and(|name| seen.contains(&name));
+                    found.relations.extend((!is_with_query).then_some(relation));
+                }
                 Node::FuncCall(call) => found.calls.push(call),
-                Node::CommonTableExpr(query) => found.with_queries.extend(query.ctename()),
                 Node::ResTarget(target) if target.name().is_none() => found.note_column(target.val()),
                 Node::RangeFunction(function) => found.note_in_from(function),
                 _ => {}
             }
+            if let Some(clause) = with_clause(node) {
+                let (all, each) = scopes(clause, &seen);
+                stack.extend(each);
+                seen = all;
+            }
             walk_manual::<()>(node, |child| {
-                stack.push(child);
+                if !matches!(child, Node::WithClause(_)) {
+                    stack.push((child, Rc::clone(&seen)));
+                }
                 Recurse::no()
             });
         }
@@ -252,11 +299,38 @@ impl<'n> Found<'n> {
     }
 }
 
-fn relation_place(relation: &nodes::RangeVar, found: &Found<'_>, tokens: &Tokens<'_>) -> Option<Place> {
+/// The names of WITH queries that are seen from a place.
+type WithQueries<'n> = Rc<Vec<&'n str>>;
+
+fn with_clause(node: Node<'_>) -> Option<&nodes::WithClause> {
+    match node {
+        Node::SelectStmt(statement) => statement.with_clause(),
+        Node::InsertStmt(statement) => statement.with_clause(),
+        Node::UpdateStmt(statement) => statement.with_clause(),
+        Node::DeleteStmt(statement) => statement.with_clause(),
+        Node::MergeStmt(statement) => statement.with_clause(),
+        _ => None,
+    }
+}
+
+/// What the statement sees, and its queries with what each of them sees: those before it, or all of WITH RECURSIVE.
+fn scopes<'n>(clause: &'n nodes::WithClause, outer: &WithQueries<'n>) -> (WithQueries<'n>, Vec<(Node<'n>, WithQueries<'n>)>) {
+    let name = |query: &'n nodes::CommonTableExpr| query.ctename();
+    let all: WithQueries<'n> = Rc::new(outer.iter().copied().chain(clause.ctes().iter().filter_map(name)).collect());
+    let mut before = Rc::clone(outer);
+    let mut each = Vec::new();
+    for query in clause.ctes().iter() {
+        each.push((query.ctequery(), Rc::clone(if clause.recursive { &all } else { &before })));
+        before = Rc::new(before.iter().copied().chain(name(query)).collect());
+    }
+    (all, each)
+}
+
+fn relation_place(relation: &nodes::RangeVar, tokens: &Tokens<'_>, context: &Context) -> Option<Place> {
     let name = relation.relname()?;
     let is_meant = match relation.schemaname() {
         Some(schema) => schema == "pg_catalog",
-        None => !found.with_queries.contains(name),
+        None => !is_relation_of_users(name, context),
     };
     let (name, asked) = RELATIONS.into_iter().find(|(known, _)| is_meant && *known == name)?;
     let mut first = tokens.at_location(relation.location)?;
@@ -266,17 +340,18 @@ fn relation_place(relation: &nodes::RangeVar, found: &Found<'_>, tokens: &Tokens
         naming = if tokens.is_word(before, "table") { Naming::Table } else { naming };
         first = before;
     }
-    Some(Place { range: tokens.range(first, last)?, name, asked, arguments: Vec::new(), naming })
+    Some(Place { range: tokens.range(first, last)?, name, asked, arguments: Vec::new(), constant: None, naming })
 }
 
 fn call_place(call: &nodes::FuncCall, found: &Found<'_>, tokens: &Tokens<'_>, context: &Context) -> Result<Option<Place>, PgError> {
-    let names = tree::names(call.funcname()).unwrap_or_default();
-    let name = match names.as_slice() {
-        ["pg_catalog", name] => *name,
-        [name] if !context.catalog.function_names.contains_key(*name) => *name,
+    let (schema, name) = match named(call) {
+        (schema @ (Some("pg_catalog") | None), Some(name)) => (schema, name),
         _ => return Ok(None),
     };
     let Some((name, asked)) = FUNCTIONS.into_iter().find(|(known, _)| *known == name) else { return Ok(None) };
+    if !is_of_count(asked, call.args().len()) || (schema.is_none() && is_function_of_users(name, call.args().len(), context)?) {
+        return Ok(None);
+    }
     let is_named = call.args().iter().any(|argument| matches!(argument, Node::NamedArgExpr(_)));
     if is_named || found.in_from.contains(&call.location) {
         return Err(PgError::unsupported(
@@ -292,63 +367,18 @@ fn call_place(call: &nodes::FuncCall, found: &Found<'_>, tokens: &Tokens<'_>, co
         let elements = if close == open + 1 { Vec::new() } else { tokens.elements(open + 1, close)? };
         let arguments = elements.into_iter().map(|(first, last)| tokens.range(first, last)).collect::<Option<Vec<_>>>()?;
         let naming = found.naming.get(&call.location).copied().unwrap_or_default();
-        Some(Place { range: tokens.range(first, close)?, name, asked, arguments, naming })
+        let constant = call.args().first().and_then(tree::constant_text);
+        Some(Place { range: tokens.range(first, close)?, name, asked, arguments, constant, naming })
     };
-    // With another number of arguments it is PostgreSQL's to refuse.
-    let is_of_count = |place: &Place| match asked {
-        Asked::OwnProcess | Asked::Snapshot => place.arguments.is_empty(),
-        Asked::Terminate => matches!(place.arguments.len(), 1 | 2),
-        Asked::Size("pg_relation_size") => matches!(place.arguments.len(), 1 | 2),
-        _ => place.arguments.len() == 1,
-    };
-    Ok(place().filter(is_of_count))
+    let place = place().ok_or_else(|| PgError::internal(format!("a call of {name}() is not found in its text")))?;
+    Ok(Some(place).filter(|place| place.arguments.len() == call.args().len()))
 }
 
-/// `count`: of the calls, all of which have to be in the list of the outermost SELECT.
-fn signals(statement: Node<'_>, count: usize, tokens: &Tokens<'_>) -> Result<Signals, PgError> {
-    let Node::SelectStmt(select) = statement else { return Err(not_here()) };
-    let is_plain = select.op == nodes::SetOperation::SETOP_NONE
-        && select.into_clause().is_none()
-        && select.distinct_clause().is_empty()
-        && select.group_clause().is_empty()
-        && matches!(select.having_clause(), Node::None)
-        && select.locking_clause().is_empty();
-    let is_list_kept = !select.sort_clause().is_empty()
-        || !matches!(select.limit_count(), Node::None)
-        || !matches!(select.limit_offset(), Node::None);
-    let (mut in_list, mut has_aggregate) = (0, false);
-    for target in select.target_list() {
-        tree::walk(target.val(), &mut |node| {
-            if let Node::FuncCall(call) = node
-                && let Some(name) = call.funcname().iter().filter_map(Node::as_str).next_back()
-            {
-                in_list += usize::from(matches!(name, "pg_cancel_backend" | "pg_terminate_backend"));
-                has_aggregate |= is_aggregate(name);
-            }
-            true
-        });
+/// With another number of arguments it is PostgreSQL's to refuse.
+fn is_of_count(asked: Asked, count: usize) -> bool {
+    match asked {
+        Asked::OwnProcess | Asked::Snapshot => count == 0,
+        Asked::Terminate | Asked::Size("pg_relation_size") => matches!(count, 1 | 2),
+        _ => count == 1,
     }
-    if !is_plain || in_list != count || (is_list_kept && has_aggregate) {
-        return Err(not_here());
-    }
-    let list = || {
-        let mut first = tokens.word_at_top(0, &["select"])? + 1;
-        first += usize::from(tokens.is_word(first, "all"));
-        let ends =
-            [tokens.from_at_top(first), tokens.word_at_top(first, &["where", "window", "order", "limit", "offset", "fetch"])];
-        let last = match ends.into_iter().flatten().min() {
-            Some(end) => end - 1,
-            None => (first..tokens.count()).rev().find(|index| tokens.piece(*index) != ";")?,
-        };
-        tokens.range(first, last)
-    };
-    Ok(Signals { list: list().ok_or_else(not_here)?, is_list_kept })
-}
-
-fn not_here() -> PgError {
-    PgError::unsupported(
-        "pg_terminate_backend() and pg_cancel_backend() are not supported here",
-        "The proxy has to know all sessions that are meant before the statement gives its answer.",
-        "Call it in the list of a SELECT of its own without GROUP BY, DISTINCT or FOR UPDATE, as in SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE ….",
-    )
 }

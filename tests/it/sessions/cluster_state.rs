@@ -41,13 +41,18 @@ async fn sessions_are_seen_and_ended_under_the_process_ids_of_their_clients() {
     succeed(&mut admin, "GRANT pg_signal_backend TO signaller").await;
     own_process(&stage, &mut admin).await;
     activity(&stage, &mut admin).await;
+    hidden_queries_are_in_no_text(&stage, &mut admin).await;
     every_form_of_statement(&mut admin).await;
+    beside_drawn_numbers(&mut admin).await;
+    names_of_users(&stage).await;
     cancelling(&stage, &mut admin).await;
     ending(&stage, &mut admin).await;
+    nobody_else_is_ended(&stage, &mut admin).await;
     rights(&stage).await;
     locks(&stage, &mut admin).await;
     prepared(&stage).await;
     sizes(&stage, &mut admin).await;
+    sizes_beside_locks(&stage, &mut admin).await;
     beside_another_proxy(&stage, &mut admin).await;
     stage.assert_log_is_clean();
 }
@@ -68,6 +73,77 @@ async fn own_process(stage: &Stage, admin: &mut WireClient) {
     ] {
         assert_eq!(admin.value(&text).await, own.to_string(), "{text}");
     }
+}
+
+/// What a role may not see is not among what the shards are sent for it.
+async fn hidden_queries_are_in_no_text(stage: &Stage, admin: &mut WireClient) {
+    let mut other = as_user(stage, "artist").await;
+    let is_told = "SELECT bool_or(current_query() ~ ('hid' || 'den')), bool_or(query ~ ('hid' || 'den')) FROM pg_stat_activity";
+    succeed(admin, "SELECT 'hidden'").await;
+    assert_eq!(other.row(is_told).await, ["f", "f"]);
+    let plan = other.ask("EXPLAIN (ANALYZE, VERBOSE, COSTS OFF) SELECT * FROM pg_stat_activity").await;
+    assert!(plan.contains("Function Scan") && !plan.contains("hidden"), "{plan}");
+    succeed(admin, "GRANT pg_read_all_stats TO artist").await;
+    succeed(admin, "SELECT 'hidden'").await;
+    assert_eq!(other.value("SELECT bool_or(query ~ ('hid' || 'den')) FROM pg_stat_activity").await, "t");
+    succeed(admin, "REVOKE pg_read_all_stats FROM artist").await;
+    // A plan needs nobody's queries, and shows what the client has written.
+    let plan = admin.ask("EXPLAIN (SHARDS) SELECT pid FROM pg_stat_activity").await;
+    assert!(plan.contains("On shard0: SELECT pid FROM pg_stat_activity)"), "{plan}");
+    let plan = admin.ask("EXPLAIN (VERBOSE) SELECT * FROM pg_stat_activity").await;
+    assert!(plan.contains("Function Scan") && !plan.contains("painter"), "{plan}");
+}
+
+async fn beside_drawn_numbers(admin: &mut WireClient) {
+    succeed(admin, "CREATE TABLE numbered (id bigserial PRIMARY KEY, pid int)").await;
+    succeed(admin, "SELECT shardgate.distribute_table('numbered', 'id')").await;
+    let own = admin.process_id().to_string();
+    let texts = [
+        "INSERT INTO numbered (pid) VALUES (pg_backend_pid() + $1)",
+        "INSERT INTO numbered VALUES (nextval('numbered_id_seq'), pg_backend_pid() + $1)",
+        "INSERT INTO numbered (pid) VALUES ($1 + pg_catalog.pg_backend_pid()) /* pg_stat_activity */",
+    ];
+    for text in texts {
+        succeed(admin, &text.replace("$1", "0")).await;
+        admin.unnamed(text, &["0"]).sync();
+        let told = admin.transcript().await;
+        assert!(told.contains("C(INSERT 0 1)"), "{text}: {told}");
+        succeed(admin, &format!("PREPARE numbered (int) AS {text}")).await;
+        succeed(admin, "EXECUTE numbered (0)").await;
+        succeed(admin, "DEALLOCATE numbered").await;
+    }
+    // Only in a comment.
+    admin.unnamed("INSERT INTO numbered (pid) VALUES ($1) /* pg_stat_activity */", &[&own]).sync();
+    let told = admin.transcript().await;
+    assert!(told.contains("C(INSERT 0 1)"), "{told}");
+    let counted = admin.row("SELECT count(*), count(DISTINCT id), min(pid), max(pid) FROM numbered").await;
+    assert_eq!(counted, ["10", "10", &own, &own]);
+    // A process id is no number of a column.
+    assert_eq!(admin.value("SELECT count(*) FROM currencies GROUP BY pg_backend_pid()").await, "2");
+    assert_eq!(admin.value("SELECT 1 FROM currencies ORDER BY pg_backend_pid() LIMIT 1").await, "1");
+    // One text for all executions.
+    admin.parse("marked", "SELECT count(*) AS marked FROM pg_stat_activity WHERE pid = $1").sync();
+    admin.transcript().await;
+    for _ in 0..3 {
+        succeed(admin, "SELECT 1").await;
+        admin.bind("", "marked", &[&own]).execute("", 0).sync();
+        assert_eq!(admin.transcript().await, "2 D(1) C(SELECT 1) Z(I)");
+    }
+    let kept = "/* shardgate: shard=shard0 */ SELECT count(*) <= 1 AND coalesce(bool_and(strpos(statement, 'ClientRead') = 0), true) \
+        FROM pg_prepared_statements WHERE statement ~ 'AS marked .*jsonb'";
+    assert_eq!(admin.value(kept).await, "t");
+    succeed(admin, "DEALLOCATE marked").await;
+    succeed(admin, "DROP TABLE numbered").await;
+}
+
+async fn names_of_users(stage: &Stage) {
+    let mut client = stage.client().await;
+    succeed(&mut client, "CREATE TEMPORARY TABLE pg_locks (a int)").await;
+    assert_eq!(client.ask("SELECT * FROM pg_locks").await, "T(a) C(SELECT 0) Z(I)");
+    assert!(client.ask("SELECT * FROM pg_catalog.pg_locks LIMIT 0").await.starts_with("T(locktype,"));
+    let mut client = stage.client().await;
+    let text = "SELECT (WITH pg_prepared_statements AS (SELECT 7 AS n) SELECT n FROM pg_prepared_statements), count(*) FROM pg_prepared_statements";
+    assert_eq!(client.row(text).await, ["7", "0"]);
 }
 
 async fn activity(stage: &Stage, admin: &mut WireClient) {
@@ -136,6 +212,9 @@ async fn every_form_of_statement(admin: &mut WireClient) {
     assert!(admin.ask(&format!("COPY ({text}) TO STDOUT")).await.contains("C(COPY 1)"));
     assert!(admin.ask(&format!("EXPLAIN {text}")).await.contains("Route: "));
     assert_eq!(admin.ask(&format!("SELECT 1; {text}")).await.matches(&own).count(), 1);
+    admin.unnamed(&format!("EXECUTE by_sql ({own})"), &[]).sync();
+    let told = admin.transcript().await;
+    assert!(told.contains(&format!("D({own})")), "{told}");
     succeed(admin, "DROP TABLE seen; DELETE FROM notes; DEALLOCATE by_sql").await;
     // Read once, run often.
     admin.parse("named", "SELECT count(*) FROM pg_stat_activity WHERE pid = $1").sync();
@@ -217,6 +296,39 @@ async fn ending(stage: &Stage, admin: &mut WireClient) {
         told.iter().map(|message| message.describe()).collect::<Vec<_>>(),
         ["E(57P01 terminating connection due to administrator command)"]
     );
+}
+
+/// What keeps PostgreSQL from calling the function, and what it has to say against the statement.
+async fn nobody_else_is_ended(stage: &Stage, admin: &mut WireClient) {
+    let mut bystander = stage.client().await;
+    succeed(&mut bystander, "BEGIN").await;
+    let pid = bystander.process_id();
+    for list in [
+        "CASE WHEN state = 'none' THEN pg_terminate_backend(pid) END",
+        "count(pg_terminate_backend(pid)) FILTER (WHERE state = 'none')",
+        "pid <> pid AND pg_terminate_backend(pid)",
+    ] {
+        let told = admin.ask(&format!("SELECT {list} FROM pg_stat_activity")).await;
+        assert!(told.starts_with("E(0A000 pg_terminate_backend() and pg_cancel_backend() are not supported here)"), "{told}");
+    }
+    for (list, code) in [
+        ("pg_terminate_backend(pid), wrong", "42703"),
+        ("1 / (pid - pid), pg_terminate_backend(pid)", "22012"),
+        ("count(pg_terminate_backend(pid)), sum(1 / (pid - pid))", "22012"),
+        ("pg_terminate_backend(pid::bigint)", "42883"),
+    ] {
+        let told = admin.ask(&format!("SELECT {list} FROM pg_stat_activity WHERE pid = {pid}")).await;
+        assert!(told.starts_with(&format!("E({code} ")), "{list}: {told}");
+    }
+    for call in [format!("pg_terminate_backend({pid}, NULL)"), "pg_terminate_backend(NULL, 5)".to_owned()] {
+        let told = admin.ask(&format!("SELECT {call}")).await;
+        assert_eq!(told, "T(pg_terminate_backend) D(NULL) C(SELECT 1) Z(I)");
+    }
+    let none = format!("SELECT pg_terminate_backend(pid), generate_series(1, 0) FROM pg_stat_activity WHERE pid = {pid}");
+    assert!(admin.ask(&none).await.ends_with(" C(SELECT 0) Z(I)"));
+    let none = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = {pid} LIMIT 0");
+    assert!(admin.ask(&none).await.ends_with(" C(SELECT 0) Z(I)"));
+    assert_eq!(bystander.ask("SELECT 1").await, "T(?column?) D(1) C(SELECT 1) Z(T)");
 }
 
 async fn rights(stage: &Stage) {
@@ -326,6 +438,25 @@ async fn sizes(stage: &Stage, admin: &mut WireClient) {
     assert!(stage.proxy.psql("\\di+ low_pkey").contains("low_pkey"));
     assert!(stage.proxy.psql("\\l+").contains("shard0"));
     assert!(admin.ask("SELECT pg_table_size('nothing')").await.contains("E(42P01 "));
+}
+
+/// No wait for a lock without an end, and none for that of another table.
+async fn sizes_beside_locks(stage: &Stage, admin: &mut WireClient) {
+    let holder = stage.cluster.connect_shard(1).await;
+    holder.batch_execute("BEGIN; LOCK TABLE accounts").await.expect("a lock");
+    succeed(admin, "SET lock_timeout = '50ms'").await;
+    for text in ["SELECT pg_table_size('accounts')", "SELECT sum(pg_table_size(oid)) FROM pg_class WHERE relname = 'low'"] {
+        let told = admin.ask(text).await;
+        assert!(told.starts_with("E(55P03 the size of a table cannot be read while the table is locked)"), "{text}: {told}");
+    }
+    succeed(admin, "SELECT pg_table_size('low'), pg_indexes_size('high'), pg_relation_size('low_pkey')").await;
+    holder.batch_execute("ROLLBACK").await.expect("unlocked");
+    // In a transaction its own limit counts again afterwards.
+    succeed(admin, "BEGIN; SET LOCAL lock_timeout = '7s'; SELECT FROM accounts; SELECT pg_table_size('accounts')").await;
+    assert_eq!(admin.value("SELECT current_setting('lock_timeout')").await, "7s");
+    let there = "/* shardgate: shard=shard1 */ SELECT current_setting('lock_timeout')";
+    assert_eq!(admin.value(there).await, "7s");
+    succeed(admin, "ROLLBACK; RESET lock_timeout").await;
 }
 
 async fn beside_another_proxy(stage: &Stage, admin: &mut WireClient) {

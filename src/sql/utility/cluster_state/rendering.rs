@@ -15,8 +15,8 @@ pub struct Answers {
     pub snapshot: String,
     /// What the database is called on the home shard.
     pub home_database: String,
-    /// Sessions: `user`, and the columns of `pg_stat_activity` that all may see (`shown`), those of who may not see more (`hidden`) and
-    /// of who may (`own`); `is_visible`: what the proxy decides, otherwise the rights on the home shard do.
+    /// Sessions: `user`, and the columns of `pg_stat_activity` that this user may see (`row`). What is hidden is not in it: a text is
+    /// shown in many places.
     pub activity: String,
     /// Rows of `pg_locks`; `relation_name` and `is_own` say what `relation` and `database` are here.
     pub locks: String,
@@ -36,6 +36,10 @@ pub struct Answers {
 #[derive(Clone, Debug, Default)]
 pub struct Rewritten {
     pub text: String,
+    /// Of the parameters after the client's own.
+    pub values: Vec<String>,
+    /// How many parameters are the client's; `None`: what is answered stands in the text.
+    parameters_before: Option<usize>,
     /// What is the client's own: where it begins here, and where it was. Byte offsets, in order.
     kept: Vec<(usize, Range<usize>)>,
 }
@@ -44,6 +48,19 @@ impl Rewritten {
     fn keep(&mut self, text: &str, range: Range<usize>) {
         self.kept.push((self.text.len(), range.clone()));
         self.text.push_str(text.get(range).unwrap_or_default());
+    }
+
+    /// A value of type `text`, as an expression.
+    fn value(&mut self, value: &str) -> String {
+        let Some(before) = self.parameters_before else { return quoted_literal(value) };
+        self.values.push(value.to_owned());
+        format!("${}::pg_catalog.text", before + self.values.len())
+    }
+
+    /// JSON without anything in it is `empty`.
+    fn json(&mut self, json: &str, empty: &str) -> String {
+        let value = self.value(if json.is_empty() { empty } else { json });
+        format!("({value})::pg_catalog.jsonb")
     }
 
     /// Of a place in it, the place in the client's text; both count characters from 1.
@@ -58,7 +75,12 @@ impl Rewritten {
 impl Places {
     /// The text to run in place of the client's.
     pub fn rewritten(&self, text: &str, answers: &Answers) -> Rewritten {
-        let mut out = Rewritten::default();
+        self.rewritten_with(text, answers, None)
+    }
+
+    /// The same with the answers as parameters, after so many of the client's: one text for all executions.
+    pub fn rewritten_with(&self, text: &str, answers: &Answers, parameters_before: Option<usize>) -> Rewritten {
+        let mut out = Rewritten { parameters_before, ..Rewritten::default() };
         self.render(text, 0..text.len(), answers, &mut out);
         out
     }
@@ -83,6 +105,7 @@ impl Places {
             }
             out.text.push_str(")::pg_catalog.int8");
         }
+        out.text.push(' ');
         self.render(text, signals.list.end..text.len(), answers, &mut out);
         Some(out)
     }
@@ -108,11 +131,23 @@ impl Places {
             Naming::Nothing | Naming::Column | Naming::Relation => {}
         }
         match place.asked {
-            Asked::Activity => out.text.push_str(&activity(&answers.activity, &answers.home_database)),
-            Asked::Locks => out.text.push_str(&locks(&answers.locks, &answers.home_database)),
-            Asked::Prepared => out.text.push_str(&prepared(&answers.prepared, &answers.home_database)),
-            Asked::OwnProcess => out.text.push_str(&answers.own_process.to_string()),
-            Asked::Snapshot => out.text.push_str(&format!("{}::pg_catalog.text", quoted_literal(&answers.snapshot))),
+            Asked::Activity => {
+                let rows = out.json(&answers.activity, "[]");
+                out.text.push_str(&activity(&rows, &answers.home_database));
+            }
+            Asked::Locks => {
+                let rows = out.json(&answers.locks, "[]");
+                out.text.push_str(&locks(&rows, &answers.home_database));
+            }
+            Asked::Prepared => {
+                let rows = out.json(&answers.prepared, "[]");
+                out.text.push_str(&prepared(&rows, &answers.home_database));
+            }
+            Asked::OwnProcess => out.text.push_str(&format!("({}::pg_catalog.int4)", answers.own_process)),
+            Asked::Snapshot => {
+                let snapshot = out.value(&answers.snapshot);
+                out.text.push_str(&format!("(({snapshot})::pg_catalog.text)"));
+            }
             Asked::Blocking => self.render_blocking(text, place, answers, out),
             Asked::Cancel | Asked::Terminate => self.render_signal(text, place, answers, out),
             Asked::Size(function) => self.render_size(text, place, function, answers, out),
@@ -120,7 +155,8 @@ impl Places {
         }
         match place.naming {
             Naming::Nothing => {}
-            Naming::Column | Naming::Relation | Naming::Table => out.text.push_str(&format!(" AS {}", place.name)),
+            // What follows may stand close to it.
+            Naming::Column | Naming::Relation | Naming::Table => out.text.push_str(&format!(" AS {} ", place.name)),
             Naming::Within => out.text.push_str(&format!(" AS {})", place.name)),
         }
     }
@@ -132,10 +168,8 @@ impl Places {
     fn render_blocking(&self, text: &str, place: &Place, answers: &Answers, out: &mut Rewritten) {
         out.text.push_str("(CASE WHEN (");
         self.render_argument(text, place, 0, answers, out);
-        out.text.push_str(&format!(
-            ") IS NOT NULL THEN coalesce((({})::pg_catalog.jsonb OPERATOR(pg_catalog.->>) ((",
-            literal(&answers.blocking)
-        ));
+        let blocking = out.json(&answers.blocking, "{}");
+        out.text.push_str(&format!(") IS NOT NULL THEN coalesce(({blocking} OPERATOR(pg_catalog.->>) (("));
         self.render_argument(text, place, 0, answers, out);
         out.text.push_str(")::pg_catalog.int4::pg_catalog.text))::pg_catalog.int4[], '{}'::pg_catalog.int4[]) END)");
     }
@@ -144,6 +178,10 @@ impl Places {
         let signalled: Vec<String> = answers.signalled.iter().map(ToString::to_string).collect();
         out.text.push_str("(CASE WHEN (");
         self.render_argument(text, place, 0, answers, out);
+        if place.arguments.len() > 1 {
+            out.text.push_str(") IS NOT NULL AND (");
+            self.render_argument(text, place, 1, answers, out);
+        }
         out.text.push_str(") IS NOT NULL THEN (");
         self.render_argument(text, place, 0, answers, out);
         out.text.push_str(&format!(
@@ -158,11 +196,8 @@ impl Places {
             out.text.push_str(if index == 0 { "" } else { ", " });
             self.render_argument(text, place, index, answers, out);
         }
-        let others = answers.sizes.get(function).map_or("", String::as_str);
-        out.text.push_str(&format!(
-            ") OPERATOR(pg_catalog.+) coalesce((({})::pg_catalog.jsonb OPERATOR(pg_catalog.->>) ((",
-            literal(others)
-        ));
+        let others = out.json(answers.sizes.get(function).map_or("", String::as_str), "{}");
+        out.text.push_str(&format!(") OPERATOR(pg_catalog.+) coalesce(({others} OPERATOR(pg_catalog.->>) (("));
         self.render_argument(text, place, 0, answers, out);
         out.text.push_str(")::pg_catalog.regclass::pg_catalog.oid::pg_catalog.text");
         if function == "pg_relation_size" {
@@ -183,38 +218,26 @@ impl Places {
         self.render_argument(text, place, 0, answers, out);
         out.text.push_str(") OPERATOR(pg_catalog.+) CASE WHEN (");
         self.render_argument(text, place, 0, answers, out);
+        let bytes = out.value(&bytes.to_string());
         out.text.push_str(&format!(
-            ")::pg_catalog.text OPERATOR(pg_catalog.=) ANY (ARRAY[{}]::pg_catalog.text[]) THEN {bytes}::pg_catalog.int8 ELSE 0 END)",
+            ")::pg_catalog.text OPERATOR(pg_catalog.=) ANY (ARRAY[{}]::pg_catalog.text[]) THEN ({bytes})::pg_catalog.int8 ELSE 0 END)",
             names.join(", ")
         ));
     }
 }
 
-/// JSON without anything in it is an empty object.
-fn literal(json: &str) -> String {
-    quoted_literal(if json.is_empty() { "{}" } else { json })
-}
-
-fn rows(json: &str) -> String {
-    format!("({})::pg_catalog.jsonb", quoted_literal(if json.is_empty() { "[]" } else { json }))
-}
-
-/// Who may see the query of another role is PostgreSQL's to say: `pg_read_all_stats`, or the rights of that role. The relation of
-/// databases keeps the statement on the home shard, whose oids these are.
+/// The relation of databases keeps the statement on the home shard, whose oids these are.
 fn activity(sessions: &str, home: &str) -> String {
     format!(
         "(SELECT sg_row.* FROM pg_catalog.pg_database sg_database \
          CROSS JOIN pg_catalog.jsonb_array_elements({}) AS sg_session (said) \
          LEFT JOIN pg_catalog.pg_roles sg_role ON sg_role.rolname OPERATOR(pg_catalog.=) (sg_session.said OPERATOR(pg_catalog.->>) 'user') \
          CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::pg_catalog.pg_stat_activity, \
-         (sg_session.said OPERATOR(pg_catalog.->) 'shown') OPERATOR(pg_catalog.||) CASE WHEN \
-         coalesce((sg_session.said OPERATOR(pg_catalog.->>) 'is_visible')::pg_catalog.bool, \
-         pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE') OR coalesce(pg_catalog.pg_has_role(sg_role.oid, 'USAGE'), false)) \
-         THEN sg_session.said OPERATOR(pg_catalog.->) 'own' ELSE sg_session.said OPERATOR(pg_catalog.->) 'hidden' END \
+         (sg_session.said OPERATOR(pg_catalog.->) 'row') \
          OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object('datid', sg_database.oid, 'datname', sg_database.datname, \
          'usesysid', sg_role.oid)) AS sg_row \
          WHERE sg_database.datname OPERATOR(pg_catalog.=) {})",
-        rows(sessions),
+        sessions,
         quoted_literal(home)
     )
 }
@@ -231,7 +254,7 @@ fn locks(locks: &str, home: &str) -> String {
          pg_catalog.to_regclass(sg_lock.said OPERATOR(pg_catalog.->>) 'relation_name')::pg_catalog.oid) \
          ELSE '{{}}'::pg_catalog.jsonb END) AS sg_row \
          WHERE sg_database.datname OPERATOR(pg_catalog.=) {})",
-        rows(locks),
+        locks,
         quoted_literal(home)
     )
 }
@@ -242,7 +265,7 @@ fn prepared(statements: &str, home: &str) -> String {
          CROSS JOIN LATERAL pg_catalog.jsonb_populate_recordset(NULL::pg_catalog.pg_prepared_statements, {}) AS sg_row \
          WHERE sg_database.datname OPERATOR(pg_catalog.=) {} \
          UNION ALL SELECT * FROM pg_catalog.pg_prepared_statements WHERE from_sql)",
-        rows(statements),
+        statements,
         quoted_literal(home)
     )
 }
@@ -268,16 +291,23 @@ mod tests {
     #[test]
     fn columns_keep_their_names() {
         for (text, expected) in [
-            ("SELECT pg_backend_pid()", "SELECT 77 AS pg_backend_pid"),
-            ("SELECT pg_catalog.pg_backend_pid ( ) AS p", "SELECT 77 AS p"),
-            ("SELECT pg_backend_pid()::text, 1", "SELECT (SELECT 77 AS pg_backend_pid)::text, 1"),
-            ("SELECT (SELECT pg_backend_pid())", "SELECT (SELECT 77 AS pg_backend_pid)"),
-            ("SELECT 1 + pg_backend_pid() WHERE pg_backend_pid() > 1", "SELECT 1 + 77 WHERE 77 > 1"),
-            ("INSERT INTO t VALUES (pg_backend_pid())", "INSERT INTO t VALUES (77)"),
+            ("SELECT pg_backend_pid()", "SELECT (77::pg_catalog.int4) AS pg_backend_pid "),
+            ("SELECT pg_backend_pid()FROM t", "SELECT (77::pg_catalog.int4) AS pg_backend_pid FROM t"),
+            ("SELECT pg_catalog.pg_backend_pid ( ) AS p", "SELECT (77::pg_catalog.int4) AS p"),
+            ("SELECT pg_backend_pid()::text, 1", "SELECT (SELECT (77::pg_catalog.int4) AS pg_backend_pid)::text, 1"),
+            ("SELECT (SELECT pg_backend_pid())", "SELECT (SELECT (77::pg_catalog.int4) AS pg_backend_pid )"),
+            (
+                "SELECT 1 + pg_backend_pid() WHERE pg_backend_pid() > 1",
+                "SELECT 1 + (77::pg_catalog.int4) WHERE (77::pg_catalog.int4) > 1",
+            ),
+            // A number by itself would be that of a column.
+            ("SELECT a FROM t ORDER BY pg_backend_pid()", "SELECT a FROM t ORDER BY (77::pg_catalog.int4)"),
+            ("SELECT DISTINCT ON (pg_backend_pid()) a FROM t", "SELECT DISTINCT ON ((77::pg_catalog.int4)) a FROM t"),
+            ("INSERT INTO t VALUES (pg_backend_pid())", "INSERT INTO t VALUES ((77::pg_catalog.int4))"),
             (
                 "SELECT pg_cancel_backend(pg_backend_pid())",
-                "SELECT (CASE WHEN (77) IS NOT NULL THEN (77)::pg_catalog.int4 OPERATOR(pg_catalog.=) ANY ('{5}'::pg_catalog.int4[]) END) \
-                 AS pg_cancel_backend",
+                "SELECT (CASE WHEN ((77::pg_catalog.int4)) IS NOT NULL THEN ((77::pg_catalog.int4))::pg_catalog.int4 \
+                 OPERATOR(pg_catalog.=) ANY ('{5}'::pg_catalog.int4[]) END) AS pg_cancel_backend ",
             ),
         ] {
             assert_eq!(rewritten(text), expected, "{text}");
@@ -289,9 +319,9 @@ mod tests {
     #[test]
     fn relations_are_replaced_where_they_are_read() {
         for (text, begins, ends) in [
-            ("TABLE pg_locks", "SELECT * FROM (SELECT", ") AS pg_locks"),
+            ("TABLE pg_locks", "SELECT * FROM (SELECT", ") AS pg_locks "),
             ("SELECT * FROM pg_catalog.pg_stat_activity a", "SELECT * FROM (SELECT", ") a"),
-            ("SELECT 1 FROM ONLY pg_prepared_statements", "SELECT 1 FROM (SELECT", ") AS pg_prepared_statements"),
+            ("SELECT 1 FROM ONLY pg_prepared_statements", "SELECT 1 FROM (SELECT", ") AS pg_prepared_statements "),
             ("COPY (SELECT * FROM pg_locks l) TO STDOUT", "COPY (SELECT * FROM (SELECT", ") l) TO STDOUT"),
         ] {
             let made = rewritten(text);
@@ -303,10 +333,13 @@ mod tests {
     fn names_of_others_are_left() {
         let mut fixture = Fixture::default();
         fixture.function("pg_backend_pid", 'i', "sql", "SELECT 1");
-        let context = fixture.context(&["public"], &[]);
+        let context = fixture.context(&["public", "pg_catalog"], &["pg_prepared_statements"]);
         for text in [
             "WITH pg_locks AS (SELECT 1) SELECT * FROM pg_locks",
+            "WITH RECURSIVE a AS (SELECT 1 FROM pg_locks), pg_locks AS (SELECT 1) SELECT 1",
+            "INSERT INTO t WITH pg_locks AS (SELECT 1) SELECT (SELECT count(*) FROM pg_locks)",
             "SELECT pg_backend_pid()",
+            "SELECT * FROM pg_prepared_statements",
             "SELECT 'pg_locks' FROM public.pg_locks",
             "CREATE VIEW v AS SELECT * FROM pg_locks",
             "COPY pg_locks TO STDOUT",
@@ -316,24 +349,103 @@ mod tests {
         ] {
             assert!(Places::of(text, &context).expect(text).is_none(), "{text}");
         }
+        for text in ["SELECT pg_catalog.pg_backend_pid()", "SELECT * FROM pg_catalog.pg_prepared_statements", "TABLE pg_locks"] {
+            assert!(Places::of(text, &context).expect(text).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_function_of_users_counts_by_where_its_schema_is_searched() {
+        let fixture = || {
+            let mut fixture = Fixture::default();
+            fixture.function("pg_backend_pid", 'i', "sql", "SELECT 1");
+            fixture.function("pg_table_size", 'i', "sql", "SELECT 1");
+            fixture
+        };
+        let own = "SELECT pg_backend_pid()";
+        assert!(Places::of(own, &fixture().context(&["public"], &[])).expect(own).is_some());
+        assert!(Places::of(own, &fixture().context(&["pg_catalog", "public"], &[])).expect(own).is_some());
+        assert!(Places::of(own, &fixture().context(&["public", "pg_catalog"], &[])).expect(own).is_none());
+        // By the types of the arguments it could be either.
+        let size = "SELECT pg_table_size('a')";
+        assert!(Places::of(size, &fixture().context(&["public"], &[])).is_err_and(|refusal| refusal.hint.is_some()));
+        assert!(Places::of("SELECT pg_catalog.pg_table_size('a')", &fixture().context(&["public"], &[])).expect(size).is_some());
+        assert!(Places::of(size, &fixture().context(&["elsewhere"], &[])).expect(size).is_some());
+    }
+
+    #[test]
+    fn a_with_query_counts_where_it_is_seen() {
+        for (text, count) in [
+            ("SELECT (WITH pg_locks AS (SELECT 1) SELECT count(*) FROM pg_locks) FROM pg_locks", 1),
+            ("WITH pg_locks AS (SELECT * FROM pg_locks) SELECT * FROM pg_locks", 1),
+            ("WITH a AS (SELECT * FROM pg_locks), pg_locks AS (SELECT 1) SELECT * FROM pg_locks, a", 1),
+            ("SELECT * FROM pg_locks a, pg_catalog.pg_locks b", 2),
+        ] {
+            assert_eq!(rewritten(text).matches("sg_lock.said OPERATOR(pg_catalog.||)").count(), count, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_names_in_the_tree_ask() {
+        for (text, asks) in [
+            ("SELECT 'pg_locks' -- pg_stat_activity", false),
+            ("SELECT pg_locks FROM t", false),
+            ("SELECT 1 FROM elsewhere.pg_locks", false),
+            ("SELECT 1 FROM pg_locks", true),
+            ("SELECT 1 FROM t WHERE a = (SELECT pg_catalog.pg_backend_pid())", true),
+            ("EXPLAIN SELECT pg_table_size('t')", true),
+            ("SELECT 1 FROM U&\"pg\\005flocks\"", true),
+        ] {
+            let tree = parse::parse(text).expect(text);
+            let statement = tree.stmts().next().expect(text);
+            assert_eq!(crate::sql::utility::cluster_state::may_ask(statement, text), asks, "{text}");
+        }
+    }
+
+    #[test]
+    fn answers_may_be_parameters() {
+        let text = "SELECT $1, pid FROM pg_locks WHERE pid = pg_backend_pid()";
+        let answers = Answers { own_process: 77, locks: "[{}]".to_owned(), ..Answers::default() };
+        let made = places(text).rewritten_with(text, &answers, Some(1));
+        assert!(made.text.contains("jsonb_array_elements(($2::pg_catalog.text)::pg_catalog.jsonb)"), "{}", made.text);
+        assert_eq!(made.values, ["[{}]"]);
+        parse::parse(&made.text).expect(&made.text);
     }
 
     #[test]
     fn what_is_to_be_ended_is_asked_first() {
         let collecting = |text: &str| places(text).collecting(text, &Answers::default()).expect(text).text;
-        assert_eq!(
-            collecting("SELECT a, pg_terminate_backend(pid, 5) FROM s WHERE b"),
-            "SELECT (pid)::pg_catalog.int4, (5)::pg_catalog.int8 FROM s WHERE b"
-        );
-        let kept = collecting("SELECT pg_cancel_backend(pid) FROM s ORDER BY b LIMIT 1;");
-        assert!(
-            kept.contains("AS pg_cancel_backend, (pid)::pg_catalog.int4, (0)::pg_catalog.int8 FROM s ORDER BY b LIMIT 1;"),
-            "{kept}"
-        );
-        assert_eq!(
-            collecting("WITH s AS (SELECT 1 AS pid) SELECT count(pg_cancel_backend(pid)) FROM s"),
-            "WITH s AS (SELECT 1 AS pid) SELECT (pid)::pg_catalog.int4, (0)::pg_catalog.int8 FROM s"
-        );
+        for (text, ends) in [
+            (
+                "SELECT a, pg_terminate_backend(pid, 5) FROM s WHERE b",
+                "AS pg_terminate_backend , (pid)::pg_catalog.int4, (5)::pg_catalog.int8  FROM s WHERE b",
+            ),
+            (
+                "SELECT pg_cancel_backend(pid) FROM s ORDER BY b LIMIT 1;",
+                "AS pg_cancel_backend , (pid)::pg_catalog.int4, (0)::pg_catalog.int8  FROM s ORDER BY b LIMIT 1;",
+            ),
+            (
+                "SELECT a AS b, pg_cancel_backend(pid)::text FROM s ORDER BY 1 LIMIT 1",
+                ", (pid)::pg_catalog.int4, (0)::pg_catalog.int8  FROM s ORDER BY 1 LIMIT 1",
+            ),
+        ] {
+            let made = collecting(text);
+            assert!(made.starts_with("SELECT ") && made.ends_with(ends), "{made}");
+        }
+        for text in [
+            "count(pg_cancel_backend(pid))",
+            "bool_and(pg_cancel_backend(pid)), count(*)",
+            "count(pg_cancel_backend(pid)::text)::text",
+        ] {
+            assert_eq!(
+                collecting(&format!("WITH s AS (SELECT 1 AS pid) SELECT {text} FROM s WHERE c")),
+                "WITH s AS (SELECT 1 AS pid) SELECT (pid)::pg_catalog.int4, (0)::pg_catalog.int8  FROM s WHERE c"
+            );
+        }
+    }
+
+    #[test]
+    fn what_may_not_be_called_for_a_row_is_refused() {
         for text in [
             "SELECT 1 FROM s WHERE pg_terminate_backend(pid)",
             "SELECT DISTINCT pg_terminate_backend(pid) FROM s",
@@ -343,6 +455,22 @@ mod tests {
             "EXPLAIN ANALYZE SELECT pg_terminate_backend(pid) FROM s",
             "INSERT INTO t SELECT pg_terminate_backend(pid) FROM s",
             "SELECT * FROM pg_terminate_backend(5)",
+            "SELECT CASE WHEN state = 'idle' THEN pg_terminate_backend(pid) END FROM s",
+            "SELECT count(pg_terminate_backend(pid)) FILTER (WHERE state = 'idle') FROM s",
+            "SELECT count(DISTINCT pg_terminate_backend(pid)) FROM s",
+            "SELECT array_agg(pg_terminate_backend(pid) ORDER BY a) FROM s",
+            "SELECT count(pg_terminate_backend(pid)) OVER () FROM s",
+            "SELECT pid <> 5 AND pg_terminate_backend(pid) FROM s",
+            "SELECT coalesce(a, pg_terminate_backend(pid)) FROM s",
+            "SELECT NOT pg_terminate_backend(pid) FROM s",
+            "SELECT pg_terminate_backend(pid), count(pg_terminate_backend(pid)) FROM s",
+            "SELECT pg_terminate_backend(pid) FROM s GROUP BY pid",
+            "SELECT count(pg_terminate_backend(pid)) FROM s HAVING count(*) > 1",
+            "SELECT pg_terminate_backend(pid) FROM s OFFSET 1",
+            "SELECT pg_terminate_backend(pid) FROM s ORDER BY a FETCH FIRST 1 ROW WITH TIES",
+            "SELECT pg_terminate_backend(pid) FROM s ORDER BY 1 LIMIT 1",
+            "SELECT pg_terminate_backend(pid) AS ended FROM s ORDER BY ended LIMIT 1",
+            "SELECT pg_terminate_backend(pid) FROM s ORDER BY pg_terminate_backend LIMIT 1",
         ] {
             let refusal = Places::of(text, &Fixture::default().context(&["public"], &[])).err();
             assert!(refusal.is_some_and(|refusal| refusal.hint.is_some()), "{text}");
