@@ -63,7 +63,7 @@ impl Candidate<'_> {
     fn foreign_key_problem<'k>(&'k self, foreign_key: &ForeignKey, from: &Relation, to: &Relation) -> Option<Problem<'k>> {
         let (from_place, to_place) = (self.place(from), self.place(to));
         if let Place::Sharded(_, key) = from_place
-            && !matches!(to_place, Place::Home)
+            && matches!(to_place, Place::Sharded(..))
             && sets_key(foreign_key, from, key)
         {
             return Some(Problem::SetsKey(key));

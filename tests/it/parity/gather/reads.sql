@@ -234,6 +234,7 @@ SELECT count(*), pg_backend_pid() > 0 FROM people;
 SELECT count(*), txid_current() > 0 FROM people;
 --! refused
 SELECT max(title_of(p)) FROM people p;
+--! refused
 SELECT count(*), pg_total_relation_size('people') > 0 FROM people;
 --! refused
 SELECT count(*), query_to_xml('SELECT count(*) FROM people', true, false, '') FROM posts;
