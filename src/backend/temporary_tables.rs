@@ -60,22 +60,8 @@ fn table(row: &Row<'_>, oid: Oid) -> Result<Relation, UnexpectedRow> {
     let children: Result<Vec<Oid>, _> = children.split(',').filter(|child| !child.is_empty()).map(str::parse).collect();
     let kind = if row.text(2) == Some("p") { RelationKind::PartitionedTable } else { RelationKind::Table };
     Ok(Relation {
-        oid,
-        schema: "pg_temp".to_owned(),
-        name: row.needed(1)?.to_owned(),
-        kind,
-        owner: String::new(),
-        columns: Vec::new(),
-        uniques: Vec::new(),
-        foreign_keys: Vec::new(),
-        triggers: Vec::new(),
-        policies: Vec::new(),
-        view_definition: None,
-        rules: Vec::new(),
-        has_row_security: false,
-        parents: Vec::new(),
         children: children.map_err(|_| UnexpectedRow { column: 3 })?,
-        partition_columns: (kind == RelationKind::Table).then(Vec::new),
+        ..Relation::bare(oid, "pg_temp", row.needed(1)?, kind)
     })
 }
 

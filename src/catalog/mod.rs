@@ -149,6 +149,30 @@ pub struct Relation {
     pub partition_columns: Option<Vec<String>>,
 }
 
+impl Relation {
+    /// One of this name, of nobody and with nothing in it: for the rest of what is known to be put in.
+    pub fn bare(oid: Oid, schema: &str, name: &str, kind: RelationKind) -> Self {
+        Self {
+            oid,
+            schema: schema.to_owned(),
+            name: name.to_owned(),
+            kind,
+            owner: String::new(),
+            columns: Vec::new(),
+            uniques: Vec::new(),
+            foreign_keys: Vec::new(),
+            triggers: Vec::new(),
+            policies: Vec::new(),
+            view_definition: None,
+            rules: Vec::new(),
+            has_row_security: false,
+            parents: Vec::new(),
+            children: Vec::new(),
+            partition_columns: (kind != RelationKind::PartitionedTable).then(Vec::new),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     pub name: String,

@@ -51,24 +51,7 @@ impl Fixture {
     fn relation(&mut self, name: &str, kind: RelationKind, columns: Vec<Column>, view_definition: Option<String>) -> Oid {
         let (schema, name) = name.split_once('.').unwrap_or(("public", name));
         let oid = FIRST_RELATION + Oid::try_from(self.catalog.relations.len()).expect("few relations");
-        let relation = Relation {
-            oid,
-            schema: schema.to_owned(),
-            name: name.to_owned(),
-            kind,
-            owner: "o".to_owned(),
-            columns,
-            uniques: Vec::new(),
-            foreign_keys: Vec::new(),
-            triggers: Vec::new(),
-            policies: Vec::new(),
-            view_definition,
-            rules: Vec::new(),
-            has_row_security: false,
-            parents: Vec::new(),
-            children: Vec::new(),
-            partition_columns: Some(Vec::new()),
-        };
+        let relation = Relation { columns, view_definition, ..Relation::bare(oid, schema, name, kind) };
         self.catalog.relation_names.insert((schema.to_owned(), name.to_owned()), oid);
         self.catalog.relations.insert(oid, relation);
         oid

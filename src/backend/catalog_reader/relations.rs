@@ -104,22 +104,11 @@ fn add_relations(rows: Vec<RelationRow>, catalog: &mut Catalog, printed: &Printe
         catalog.relations.insert(
             oid,
             Relation {
-                oid,
-                schema: row.schema,
-                name: row.name,
-                kind,
                 owner: row.owner,
-                columns: Vec::new(),
-                uniques: Vec::new(),
-                foreign_keys: Vec::new(),
-                triggers: Vec::new(),
-                policies: Vec::new(),
                 view_definition,
-                rules: Vec::new(),
                 has_row_security: row.has_row_security,
-                parents: Vec::new(),
-                children: Vec::new(),
                 partition_columns: row.partition_columns.or((kind != RelationKind::PartitionedTable).then(Vec::new)),
+                ..Relation::bare(oid, &row.schema, &row.name, kind)
             },
         );
     }

@@ -46,24 +46,7 @@ fn reader() -> Bodies {
 }
 
 fn relation(oid: Oid, schema: &str, name: &str, kind: RelationKind) -> Relation {
-    Relation {
-        oid,
-        schema: schema.into(),
-        name: name.into(),
-        kind,
-        owner: "o".into(),
-        columns: Vec::new(),
-        uniques: Vec::new(),
-        foreign_keys: Vec::new(),
-        triggers: Vec::new(),
-        policies: Vec::new(),
-        view_definition: None,
-        rules: Vec::new(),
-        has_row_security: false,
-        parents: Vec::new(),
-        children: Vec::new(),
-        partition_columns: Some(Vec::new()),
-    }
+    Relation::bare(oid, schema, name, kind)
 }
 
 fn function(oid: Oid, name: &str, language: &str, body: &str) -> Function {

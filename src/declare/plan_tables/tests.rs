@@ -25,22 +25,8 @@ impl Fixture {
     fn table(&mut self, schema: &str, name: &str, columns: &[&str]) -> Oid {
         let oid = 10_000 + Oid::try_from(self.catalog.relations.len()).expect("few relations");
         let relation = Relation {
-            oid,
-            schema: schema.to_owned(),
-            name: name.to_owned(),
-            kind: RelationKind::Table,
-            owner: "o".to_owned(),
             columns: columns.iter().zip(1..).map(|(text, attnum)| column(text, attnum)).collect(),
-            uniques: Vec::new(),
-            foreign_keys: Vec::new(),
-            triggers: Vec::new(),
-            policies: Vec::new(),
-            view_definition: None,
-            rules: Vec::new(),
-            has_row_security: false,
-            parents: Vec::new(),
-            children: Vec::new(),
-            partition_columns: None,
+            ..Relation::bare(oid, schema, name, RelationKind::Table)
         };
         self.catalog.relation_names.insert((schema.to_owned(), name.to_owned()), oid);
         self.catalog.relations.insert(oid, relation);

@@ -93,24 +93,7 @@ mod tests {
     /// `triggers`: name, whether for each row, how it fires (`O`, `A`, `R` or `D`, as PostgreSQL has it).
     fn relation(catalog: &mut Catalog, (oid, name): (Oid, &str), parent: Option<Oid>, triggers: &[(&str, bool, char)]) {
         let kind = if name.contains('_') { RelationKind::Table } else { RelationKind::PartitionedTable };
-        let mut relation = Relation {
-            oid,
-            schema: "public".to_owned(),
-            name: name.to_owned(),
-            kind,
-            owner: "o".to_owned(),
-            columns: Vec::new(),
-            uniques: Vec::new(),
-            foreign_keys: Vec::new(),
-            triggers: Vec::new(),
-            policies: Vec::new(),
-            view_definition: None,
-            rules: Vec::new(),
-            has_row_security: false,
-            parents: parent.into_iter().collect(),
-            children: Vec::new(),
-            partition_columns: None,
-        };
+        let mut relation = Relation { parents: parent.into_iter().collect(), ..Relation::bare(oid, "public", name, kind) };
         for (trigger, is_row, firing) in triggers {
             let definition = match firing {
                 'O' => "CREATE TRIGGER".to_owned(),
