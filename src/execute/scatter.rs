@@ -1,7 +1,7 @@
 //! The answers of several shards to one statement, as one.
 //!
 //! ```text
-//!   every shard: BindComplete                ──►  all have their snapshots: a move does not wait for the rest
+//!   every shard: BindComplete, or its row    ──►  all have their snapshots: a move does not wait for the rest
 //!   every shard: first row, end, or error    ──►  nothing goes to the client before all have answered
 //!   no order: shard after shard              ──►  rows as they come, so that pages repeat from call to call
 //!   ORDER BY: the least of the front rows    ──►  ties by shard order
@@ -158,10 +158,11 @@ struct Input<'a> {
     nested: NestedValues,
 }
 
-/// Each connection was asked by Parse, Bind, Describe, Flush, Execute and Sync. Reads it to its ReadyForQuery. On an error the others are told to stop, and read to their end, so that they stay
+/// Reads every connection, which was asked in this way, to its ReadyForQuery. On an error the others are told to stop, and read to their end, so that they stay
 /// usable; not for a client that has gone.
 pub async fn scatter<S: RowSink>(
     connections: Vec<&mut Connection>,
+    asked: AskedBy,
     spec: &Spec,
     sink: &mut S,
 ) -> Result<ScatterEnd, ScatterError<S::Gone>> {
@@ -169,7 +170,7 @@ pub async fn scatter<S: RowSink>(
         |connection| Input { connection, head: Head::End, values: Vec::new(), is_ready: false, nested: NestedValues::default() };
     let inputs = connections.into_iter().map(input).collect();
     let mut merge = Merge { inputs, spec, columns: Vec::new(), seen: None, is_answered: false };
-    let result = merge.run(sink).await;
+    let result = merge.run(asked, sink).await;
     if matches!(result, Err(ScatterError::Gone(_))) {
         return result;
     }
@@ -204,9 +205,9 @@ struct Merge<'a, 's> {
 }
 
 impl Merge<'_, '_> {
-    async fn run<S: RowSink>(&mut self, sink: &mut S) -> Result<ScatterEnd, ScatterError<S::Gone>> {
-        let asked = self.inputs.iter_mut().map(|input| &mut *input.connection).collect();
-        if let Some(index) = first_failure(asked, AskedBy::SelectWithFlush, FAILURE_PATIENCE).await {
+    async fn run<S: RowSink>(&mut self, asked: AskedBy, sink: &mut S) -> Result<ScatterEnd, ScatterError<S::Gone>> {
+        let waited_for = self.inputs.iter_mut().map(|input| &mut *input.connection).collect();
+        if let Some(index) = first_failure(waited_for, asked, FAILURE_PATIENCE).await {
             self.advance(index, sink).await?;
         }
         sink.note_proven();

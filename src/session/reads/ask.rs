@@ -8,7 +8,7 @@
 
 use crate::backend::{Connection, ShardText, StatementName};
 use crate::error::PgError;
-use crate::execute::{RowSink, ScatterEnd, ScatterError, Spec, scatter};
+use crate::execute::{AskedBy, RowSink, ScatterEnd, ScatterError, Spec, scatter};
 use crate::routing::Reach;
 use crate::session::protocol::describe::prepare_on;
 use crate::session::protocol::statement::Statement;
@@ -23,6 +23,8 @@ use crate::wire::{self, originate};
 
 /// How the shards are asked.
 pub(in crate::session) enum Request<'a> {
+    /// By a Query: PostgreSQL forgets a cancel request that comes between Parse and Execute, and nothing else would repeat it.
+    Text(&'a Covered),
     /// By a text without parameters; `after_names`: the rest of its Bind.
     Unnamed { text: &'a Covered, after_names: &'a [u8] },
     /// By a statement that each shard prepares, with the client's parameters.
@@ -34,15 +36,23 @@ impl Request<'_> {
     fn prepared(&self) -> Option<&Statement> {
         match self {
             Request::Bound { fragment, .. } => Some(fragment),
-            Request::Unnamed { .. } => None,
+            Request::Text(_) | Request::Unnamed { .. } => None,
         }
     }
 
     /// By what the shards compute.
     fn covering(&self) -> Option<&Covered> {
         match self {
-            Request::Unnamed { text, .. } => Some(text),
+            Request::Text(text) | Request::Unnamed { text, .. } => Some(text),
             Request::Bound { fragment, .. } => fragment.covered.as_ref(),
+        }
+    }
+
+    /// What proves their snapshots.
+    fn asked_by(&self) -> AskedBy {
+        match self {
+            Request::Text(_) => AskedBy::Other,
+            Request::Unnamed { .. } | Request::Bound { .. } => AskedBy::SelectWithFlush,
         }
     }
 
@@ -53,6 +63,11 @@ impl Request<'_> {
             connection.pending.clear();
         }
         match self {
+            Request::Text(text) => {
+                connection.unnamed = None;
+                connection.output.query(&ShardText::covered(text));
+                return Ok(());
+            }
             Request::Unnamed { text, after_names } => {
                 connection.unnamed = None;
                 let text = ShardText::covered(text);
@@ -90,7 +105,7 @@ impl Session {
         for participant in self.transaction.on_all(reach.shards()) {
             request.put(&mut participant.connection, reach, prepared_max)?;
         }
-        let scattered = self.scatter_on(reach.shards(), spec, request.covering()).await;
+        let scattered = self.scatter_on(reach.shards(), spec, request).await;
         if let (Err(_), Some(fragment)) = (&scattered, request.prepared()) {
             for participant in self.transaction.on_all(reach.shards()) {
                 participant.connection.prepared.doubt(fragment.id);
@@ -107,7 +122,8 @@ impl Session {
     }
 
     /// Sends what is in the outputs, merges what comes.
-    async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec, covering: Option<&Covered>) -> Result<Scattered, Failure> {
+    async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec, request: &Request<'_>) -> Result<Scattered, Failure> {
+        let covering = request.covering();
         self.transaction.participants_mut().sort_by_key(|participant| participant.shard);
         self.client.map_until_proven = self.transaction.pinned_map.lend_until_proven();
         let mut connections = Vec::with_capacity(shards.len());
@@ -121,7 +137,7 @@ impl Session {
         for connection in &mut connections {
             connection.send().await;
         }
-        let merged = scatter(connections, spec, &mut self.client).await;
+        let merged = scatter(connections, request.asked_by(), spec, &mut self.client).await;
         self.transaction.pinned_map.give_back(self.client.map_until_proven.take());
         match merged {
             Ok(ScatterEnd::LastStep(text)) => Ok(Scattered::LastStep(text)),

@@ -57,7 +57,7 @@ impl RowSink for Client {
 /// Who asks for an answer over several shards.
 #[derive(Clone, Copy)]
 pub(in crate::session) enum Asker<'a> {
-    /// A Query: it asks as an unnamed portal without parameters would, of a statement that nobody has described.
+    /// A Query, of a statement that nobody has described.
     Query { statement: &'a Analysis, text: &'a str },
     /// A portal, a cursor or an EXECUTE. `describes`: in the simple protocol, which wants to know the columns.
     Bound { statement: &'a Arc<Statement>, bind: &'a wire::Bind<'a>, describes: bool },
@@ -206,10 +206,14 @@ impl Session {
             }
             (fragment, _) => {
                 let covered = cover(fragment.text().to_owned(), &self.context, reach.map())?;
-                if let Asker::Query { statement, text } = asker {
-                    spec.described = Box::pin(self.columns_of_views(&covered, statement.alone(text))).await?.map(Arc::from);
-                }
-                self.ask_several(reach, &Request::Unnamed { text: &covered, after_names: &after_names }, &spec).await
+                let request = match asker {
+                    Asker::Query { statement, text } => {
+                        spec.described = Box::pin(self.columns_of_views(&covered, statement.alone(text))).await?.map(Arc::from);
+                        Request::Text(&covered)
+                    }
+                    Asker::Bound { .. } => Request::Unnamed { text: &covered, after_names: &after_names },
+                };
+                self.ask_several(reach, &request, &spec).await
             }
         };
         if is_keyed {
