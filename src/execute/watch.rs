@@ -11,8 +11,9 @@ use super::proof::{AskedBy, Said};
 use crate::backend::Connection;
 use crate::wire::FrameHeader;
 
-/// Reads until every connection has proven its snapshots, has refused or is lost; after `patience` until one has failed. The place of
-/// the first one that has. What was read stays in the inputs, and a loss is met again by who reads there. Cancel safe.
+/// Reads until every connection has proven its snapshots, has refused or is lost; after `patience` until one has failed, also one that
+/// had proven them. The place of the first one that has. What was read stays in the inputs, and a loss is met again by who reads there.
+/// Cancel safe.
 pub async fn first_failure(mut connections: Vec<&mut Connection>, asked: AskedBy, patience: Duration) -> Option<usize> {
     let mut begun = vec![Begun::of(asked); connections.len()];
     let mut patience = pin!(sleep(patience));
@@ -22,9 +23,11 @@ pub async fn first_failure(mut connections: Vec<&mut Connection>, asked: AskedBy
             begun.look(connection, context);
         }
         is_over = is_over || patience.as_mut().poll(context).is_ready();
+        if begun.iter().all(|begun| begun.has_proven || begun.has_failed) {
+            return Poll::Ready(begun.iter().position(|begun| begun.has_failed && !begun.has_proven));
+        }
         let failing = begun.iter().position(|begun| begun.has_failed);
-        let is_decided = begun.iter().all(|begun| begun.is_answering || begun.has_failed);
-        if is_decided || (is_over && failing.is_some()) { Poll::Ready(failing) } else { Poll::Pending }
+        if is_over && failing.is_some() { Poll::Ready(failing) } else { Poll::Pending }
     })
     .await
 }
@@ -33,6 +36,8 @@ pub async fn first_failure(mut connections: Vec<&mut Connection>, asked: AskedBy
 #[derive(Clone)]
 struct Begun {
     asked: AskedBy,
+    has_proven: bool,
+    /// Its first row, its end, or more notices than are looked through.
     is_answering: bool,
     has_failed: bool,
     /// Bytes of its input that say nothing yet.
@@ -41,7 +46,7 @@ struct Begun {
 
 impl Begun {
     fn of(asked: AskedBy) -> Self {
-        Self { asked, is_answering: false, has_failed: false, walked: 0 }
+        Self { asked, has_proven: false, is_answering: false, has_failed: false, walked: 0 }
     }
 
     fn look(&mut self, connection: &mut Connection, context: &mut Context<'_>) {
@@ -61,19 +66,17 @@ impl Begun {
         while let Some(rest) = input.get(self.walked..).filter(|rest| !rest.is_empty()) {
             // A header that cannot be read is for who reads the frames.
             let Ok(Some(header)) = FrameHeader::peek(rest, usize::MAX - 8) else { return false };
-            match self.asked.said(header.tag) {
-                Said::Failure => return true,
-                Said::Proof => {
-                    self.is_answering = true;
-                    return false;
-                }
-                Said::Nothing => self.walked += header.total,
+            let said = self.asked.said(header.tag);
+            if said == Said::Failure {
+                return true;
             }
             // Notices: whoever reads them hands them on.
-            self.is_answering |= self.walked >= WALKED_BYTES_MAX;
+            self.is_answering = AskedBy::Other.said(header.tag) == Said::Proof || self.walked + header.total >= WALKED_BYTES_MAX;
+            self.has_proven |= said == Said::Proof || self.is_answering;
             if self.is_answering {
                 return false;
             }
+            self.walked += header.total;
         }
         false
     }
@@ -103,5 +106,11 @@ mod tests {
         assert!(!begun.has_refused(&refused[..input.len() + 3]) && !begun.is_answering);
         originate::command_complete(&mut input, "SELECT 0");
         assert!(!begun.has_refused(&input) && begun.is_answering);
+        // What has proven its snapshot may fail all the same.
+        let mut begun = Begun::of(AskedBy::SelectWithFlush);
+        let mut bound = BytesMut::from(&b"2\0\0\0\x04"[..]);
+        assert!(!begun.has_refused(&bound) && begun.has_proven && !begun.is_answering);
+        originate::error(&mut bound, &PgError::new(SqlState::UNDEFINED_TABLE, "no"));
+        assert!(begun.has_refused(&bound));
     }
 }

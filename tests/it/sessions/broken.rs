@@ -80,6 +80,9 @@ async fn an_error_of_one_shard_ends_the_statement_on_all() {
     for statement in &statements {
         let told = client.ask(statement).await;
         assert!(told.contains("E(22012 ") && told.ends_with("Z(I)"), "{statement}: {told}");
+        client.unnamed(statement, &[]).sync();
+        let told = client.transcript().await;
+        assert!(told.contains("E(22012 ") && told.ends_with("Z(I)"), "{statement}, as a portal: {told}");
         assert_eq!(client.value(&format!("SELECT owner FROM accounts WHERE id = {wrong}")).await, format!("o{wrong}"));
     }
     drop(lock);
