@@ -119,7 +119,8 @@ async fn who_only_waits_is_left_alone_and_savepoints_are_kept() {
 /// A REPEATABLE READ transaction that begins without a table has a connection to every shard, until it is known which one it is for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_were_given_back_are_no_part_of_a_ring() {
-    let settings = vec![("pool.size_per_shard", "8".to_owned())];
+    // On one thread: each has idle connections of its own, and a client is on any of them.
+    let settings = vec![("pool.size_per_shard", "8".to_owned()), ("listen.threads", "1".to_owned())];
     let stage = Stage::start(2, ProxyOptions { settings, ..ProxyOptions::default() }).await;
     let lock = |column: &str, shard, nth| format!("SELECT {column} FROM accounts WHERE id = {} FOR UPDATE", stage.key(shard, nth));
     let direct = stage.cluster.connect_shard(1).await;
