@@ -58,8 +58,8 @@ impl Session {
         self.check_name_is_free(name.as_bytes(), prepared_text.len())?;
         let prepared = self.prepare(prepared_text.as_bytes(), types).await?;
         let prepared = Arc::into_inner(prepared).ok_or_else(|| PgError::internal("a new statement is in use"))?;
-        let alone = text.get(statement.start..statement.end).unwrap_or(text);
-        let prepared = Arc::new(Statement { made: Made::now(Some(alone)), ..prepared });
+        // As in PostgreSQL: the whole of what the client has sent.
+        let prepared = Arc::new(Statement { made: Made::now(Some(text)), ..prepared });
         if let Some(analysis) = prepared.analysis()
             && super::command::is_own(&analysis.command)
         {

@@ -385,10 +385,10 @@ async fn prepared(stage: &Stage) {
     one.transcript().await;
     one.bind("", "by_protocol", &["1"]).execute("", 0).sync();
     one.transcript().await;
-    succeed(&mut one, "PREPARE by_sql (text) AS SELECT $1 || 'x'").await;
+    succeed(&mut one, "PREPARE by_sql (text) AS SELECT $1 || 'x';").await;
     assert_eq!(
         one.value(listed).await,
-        "by_protocol|SELECT owner FROM accounts WHERE id = $1|{bigint}|f|t,by_sql|PREPARE by_sql (text) AS SELECT $1 || 'x'|{text}|t|t"
+        "by_protocol|SELECT owner FROM accounts WHERE id = $1|{bigint}|f|t,by_sql|PREPARE by_sql (text) AS SELECT $1 || 'x';|{text}|t|t"
     );
     // Another client of the same connections.
     assert_eq!(two.value(listed).await, "NULL");
