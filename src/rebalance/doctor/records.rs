@@ -1,6 +1,10 @@
 //! Rows of bookkeeping tables of moves that have ended: residues, markers, drivers' terms, what a shard knows of a switch, and copies that
 //! were set aside.
 
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
 use super::{Leftover, Look};
 use crate::rebalance::moves::site::{Site, SiteError};
 use crate::shardmap::MoveId;
@@ -31,14 +35,20 @@ pub(super) async fn find(site: &mut Site, look: &Look<'_>) -> Result<Vec<Leftove
     Ok(found)
 }
 
-/// Of moves that do not run: number, and what is left.
+/// Of moves that do not run: number, and what is left. The driver removes it right after the move has ended, and is waited for.
 async fn ended(site: &mut Site, look: &Look<'_>, table: &str, what: &str) -> Result<Vec<(i32, String)>, SiteError> {
     if !exists(site, table).await? {
         return Ok(Vec::new());
     }
-    let rows = site.rows::<(i32,)>(&format!("SELECT DISTINCT move_id FROM shardgate.{table} ORDER BY 1")).await?;
-    let ended = rows.into_iter().filter(|(id,)| !look.running.contains_key(id));
-    Ok(ended.map(|(id,)| (id, format!("{what} of move {id}, which has ended"))).collect())
+    let until = Instant::now() + REMOVED_WITHIN;
+    loop {
+        let rows = site.rows::<(i32,)>(&format!("SELECT DISTINCT move_id FROM shardgate.{table} ORDER BY 1")).await?;
+        let ended: Vec<i32> = rows.into_iter().map(|(id,)| id).filter(|id| !look.running.contains_key(id)).collect();
+        if ended.is_empty() || Instant::now() >= until {
+            return Ok(ended.into_iter().map(|id| (id, format!("{what} of move {id}, which has ended"))).collect());
+        }
+        sleep(LOOK_AGAIN_AFTER).await;
+    }
 }
 
 async fn exists(site: &mut Site, table: &str) -> Result<bool, SiteError> {
@@ -70,3 +80,5 @@ async fn set_aside(site: &mut Site, look: &Look<'_>) -> Result<Option<Leftover>,
 
 const RECORDS: [(&str, &str); 3] =
     [("residue", "residues"), ("marker", "markers of replication"), ("term", "the term of a driver")];
+const REMOVED_WITHIN: Duration = Duration::from_secs(2);
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
