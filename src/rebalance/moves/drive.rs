@@ -156,6 +156,8 @@ impl Driver {
             }
             Stop::Withdraw(reason) if now.state == MoveState::Planned => {
                 self.store.withdraw_move(&self.actor, id, term, &reason).await?;
+                // Shards that know of an earlier move were told the term before the first look.
+                one_sided::forget(self, the_move, term).await;
                 Ok(Turn::Over)
             }
             Stop::Failed(reason) => {

@@ -39,7 +39,7 @@ pub(super) async fn look(driver: &Driver, the_move: &Move, term: Term) -> Result
     }
 }
 
-/// A driver that comes too late may have told shards its term that had forgotten the move.
+/// Of a move that was withdrawn; and a driver that comes too late may have told shards its term that had forgotten the move.
 pub(super) async fn forget(driver: &Driver, the_move: &Move, term: Term) {
     let sql = format!("DELETE FROM shardgate.term WHERE move_id = {}", the_move.id.0);
     for direction in [Direction::Forward, Direction::Back] {
