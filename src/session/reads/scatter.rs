@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::ask::Request;
 use super::last_step::Asked;
+use crate::backend::Own;
 use crate::error::{PgError, SqlState};
 use crate::execute::{Printing, RowSink, Rows, Spec};
 use crate::plan::{self, Gathering};
@@ -128,9 +129,10 @@ impl Session {
             Route::Scatter(reach) if locks_rows(statement) => Box::pin(self.lock_text(&reach, statement, text)).await,
             // A Query has no parameters: PostgreSQL refuses it, at home as well as anywhere.
             Route::Scatter(_) if statement.parameter_count > 0 => {
-                let home = self.home()?.id;
-                self.run_on_shard(&self.several([home])?, statement, &in_its_place(text, statement.start, statement.alone(text)))
-                    .await
+                let home = self.home()?;
+                let alone = in_its_place(text, statement.start, statement.alone(text));
+                Box::pin(self.ask_question(&home, &Own::Plan.text(&alone))).await?;
+                Err(PgError::internal("a Query with parameters was answered").into())
             }
             Route::Scatter(reach) => Box::pin(self.scatter(Asker::Query { statement, text }, inputs, &reach)).await,
             Route::Write(writing) => Box::pin(self.write_text(&writing, statement, text)).await,
