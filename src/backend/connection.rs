@@ -112,6 +112,8 @@ pub struct Connection {
     disorder: Option<DecodeError>,
     /// Why it has ended, where that may be more than its own affair.
     loss: Option<String>,
+    /// Bytes that were sent and that the shard may not have read yet.
+    unread: usize,
     /// Bytes at the front of `output` whose requests are counted.
     counted: usize,
     /// How often the unnamed portal was made anew by a counted request.
@@ -190,6 +192,7 @@ impl Connection {
             protocol: ShardProtocol::default(),
             disorder: None,
             loss: None,
+            unread: 0,
             counted: 0,
             unnamed_portals: 0,
             syncs_in_copy: 0,
@@ -311,6 +314,9 @@ impl Connection {
 
     /// Writes what is waiting, as far as the socket takes it.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
+        if self.unread > 0 && !self.output.is_empty() && self.protocol.is_settled() {
+            self.note_sent(0);
+        }
         self.count_requests();
         while !self.output.is_empty() {
             match self.stream.poll_send(context, self.output.bytes()) {
@@ -323,6 +329,7 @@ impl Connection {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(ConnectionError::Closed)),
                 Poll::Ready(Ok(written)) => {
                     self.output.advance(written);
+                    self.note_sent(self.unread.saturating_add(written));
                     self.counted = self.counted.saturating_sub(written);
                 }
             }
@@ -331,6 +338,16 @@ impl Connection {
             // A TLS stream holds back records until it is flushed.
             ShardStream::Plain(_) => Poll::Ready(Ok(())),
             ShardStream::Tls(_) => Pin::new(&mut self.stream).poll_flush(context).map_err(ConnectionError::from),
+        }
+    }
+
+    /// What is small fits into the shard's window whether it reads or not, so that an acknowledgement is due at once; what is large waits
+    /// for a shard that reads.
+    #[inline]
+    fn note_sent(&mut self, unread: usize) {
+        let before = std::mem::replace(&mut self.unread, unread);
+        if (before > UNREAD_BYTES_SMALL) != (unread > UNREAD_BYTES_SMALL) {
+            self.stream.bound_acknowledgement(unread <= UNREAD_BYTES_SMALL);
         }
     }
 
@@ -676,6 +693,8 @@ const IDLE_BUFFER_BYTES: usize = 32 * 1024;
 /// What an entry of the reported settings takes beside its name and value. Their number is bounded by it too: each of them is looked
 /// at when one is reported.
 const PARAMETER_BYTES: usize = 4096;
+/// Of the 64 KB and more that a kernel takes for a process that does not read.
+const UNREAD_BYTES_SMALL: usize = 16 * 1024;
 /// PostgreSQL's own limit of a message.
 const SHARD_FRAME_BYTES_MAX: usize = 0x3fff_ffff;
 

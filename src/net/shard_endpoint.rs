@@ -109,6 +109,7 @@ impl ShardEndpoint {
             match TcpStream::connect(address).await {
                 Ok(tcp) => {
                     socket::set_options(&tcp).map_err(ConnectError::Connect)?;
+                    socket::bound_acknowledgement(&tcp, true).map_err(ConnectError::Connect)?;
                     return Ok(tcp);
                 }
                 Err(error) => outcome = Err(ConnectError::Connect(error)),

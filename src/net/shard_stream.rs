@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use super::{channel_binding, plain};
+use super::{channel_binding, plain, socket};
 
 #[derive(Debug)]
 pub enum ShardStream {
@@ -85,6 +85,13 @@ impl ShardStream {
         match self {
             ShardStream::Plain(stream) => plain::poll_send(stream, context, bytes),
             ShardStream::Tls(stream) => Pin::new(stream.as_mut()).poll_write(context, bytes),
+        }
+    }
+
+    /// Whether the connection ends when what was sent is not acknowledged for long: only where the shard's kernel has room for it.
+    pub fn bound_acknowledgement(&self, is_bounded: bool) {
+        if let Some(Err(error)) = self.tcp().map(|tcp| socket::bound_acknowledgement(tcp, is_bounded)) {
+            tracing::debug!(%error, "an option of a connection could not be set");
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A peer that vanished without a FIN (power, network) must not hold a session, and with it locks, for the kernel's two hours. One
 //! that is there and does not read may wait for as long as it likes, as with PostgreSQL: a dump that is paused, a client that works
-//! on the rows that it has, a shard whose COPY waits for a lock. So no TCP_USER_TIMEOUT: it also counts the time in which the
-//! peer's window is closed, and ends the connection of a healthy peer.
+//! on the rows that it has, a shard whose COPY waits for a lock. So a TCP_USER_TIMEOUT, which also counts the time in
+//! which the peer's window is closed, only towards shards, and only while so little is under way that it can't be closed.
 
 use std::io;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-/// Small messages leave at once. A silent peer to which nothing is on its way is probed, and given up after about a minute and a
-/// half; one that does not acknowledge what was sent, by the kernel's own limit of some fifteen minutes.
+/// Small messages leave at once. A silent peer to which nothing is on its way is probed, and given up after half a minute; one that
+/// does not acknowledge what was sent, by the kernel's own limit of some fifteen minutes, or by [`bound_acknowledgement`].
 pub(super) fn set_options(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
@@ -21,10 +21,21 @@ pub(super) fn set_options(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
+/// Where it is bounded: as long as probes take. By a shorter time the first probe that is lost would end the connection.
+pub(super) fn bound_acknowledgement(stream: &TcpStream, is_bounded: bool) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    SockRef::from(stream).set_tcp_user_timeout(is_bounded.then_some(ACKNOWLEDGED_WITHIN))?;
+    #[cfg(not(target_os = "linux"))]
+    let _ = (stream, is_bounded);
+    Ok(())
+}
+
 /// Silence before the first probe.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(20);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
+#[cfg(target_os = "linux")]
+const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(35);
 
 #[cfg(test)]
 mod tests {
@@ -39,6 +50,9 @@ mod tests {
         assert!(socket.tcp_nodelay().expect("read") && socket.keepalive().expect("read"));
         assert_eq!(socket.tcp_keepalive_time().expect("read"), KEEPALIVE_IDLE);
         #[cfg(target_os = "linux")]
-        assert_eq!(socket.tcp_user_timeout().expect("read"), None);
+        for (is_bounded, expected) in [(false, None), (true, Some(ACKNOWLEDGED_WITHIN)), (false, None)] {
+            bound_acknowledgement(&stream, is_bounded).expect("set");
+            assert_eq!(socket.tcp_user_timeout().expect("read"), expected);
+        }
     }
 }

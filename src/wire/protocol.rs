@@ -100,6 +100,12 @@ impl ShardProtocol {
         self.requests.push_back(request);
     }
 
+    /// Everything that was asked is answered: the shard has read it.
+    #[inline]
+    pub fn is_settled(&self) -> bool {
+        self.requests.is_empty()
+    }
+
     /// Bytes have come, in whatever pieces. An error: where in them the message begins that is out of order, or has an impossible
     /// length; what comes before it is right.
     #[inline]

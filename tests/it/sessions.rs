@@ -11,6 +11,7 @@ mod broken;
 mod cluster_state;
 mod copies;
 mod cursors;
+mod cut_off;
 mod databases;
 mod ddl;
 mod ddl_races;

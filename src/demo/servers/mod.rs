@@ -4,7 +4,7 @@
 //! template directory in well under a second. In both cases a server never outlives its owner: a small `sh` watchdog
 //! (`watched`) ends it when the owner dies in whatever way, `SIGKILL` included.
 //!
-//! Servers listen on 127.0.0.1 only, have no Unix socket, and trust every connection: they are for demos and tests, never
+//! Servers listen on 127.0.0.1 only (a test may add an address), have no Unix socket, and trust every connection: they are for demos and tests, never
 //! for production. All calls block, so that they also work in `Drop`, except [`Server::create_database`], which talks to
 //! the server.
 

@@ -21,6 +21,8 @@ use super::{Account, PostgresInstallation, ServerError, data_directory, port};
 pub struct ServerOptions {
     /// The server's own directory; made where missing. A second start finds the data of the first.
     pub dir: PathBuf,
+    /// Beside 127.0.0.1, and in its URLs: of a machine in a network.
+    pub address: Option<Ipv4Addr>,
     /// `None`: a free one, chosen anew at every `start` but kept over restarts.
     pub port: Option<u16>,
     /// For `shardgate.conf`; a later one of the same name wins. See [`super::demo_settings`] and [`super::test_settings`].
@@ -92,7 +94,8 @@ impl Server {
 
     /// For a database of this server, as its superuser.
     pub fn url(&self, database: &str) -> String {
-        format!("postgres://postgres@{}:{}/{database}", Ipv4Addr::LOCALHOST, self.port)
+        let address = self.options.address.unwrap_or(Ipv4Addr::LOCALHOST);
+        format!("postgres://postgres@{address}:{}/{database}", self.port)
     }
 
     /// Process id of the postmaster while the server runs.

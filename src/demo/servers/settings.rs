@@ -1,7 +1,7 @@
 //! The settings that a server gets: which, and how they reach it.
 //!
 //! They are written to `data/shardgate.conf` at every start; `postgresql.conf` includes that file at its end, so that they win
-//! over what is above. Unix sockets are off and 127.0.0.1 is the only address, whatever else is asked for.
+//! over what is above. Unix sockets are off, and no settings but the options' address adds one to 127.0.0.1.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -35,7 +35,9 @@ pub(super) fn write_settings(account: Account, options: &ServerOptions, port: u1
     for (name, value) in &options.settings {
         text.push_str(&format!("{name} = '{}'\n", value.replace('\'', "''")));
     }
-    text.push_str(&format!("listen_addresses = '{}'\nport = {port}\nunix_socket_directories = ''\n", Ipv4Addr::LOCALHOST));
+    let addresses: Vec<String> = [Some(Ipv4Addr::LOCALHOST), options.address].iter().flatten().map(ToString::to_string).collect();
+    let addresses = addresses.join(", ");
+    text.push_str(&format!("listen_addresses = '{addresses}'\nport = {port}\nunix_socket_directories = ''\n"));
     write_owned(account, &data.join(FILE), &text)?;
     write_hba(account, &data.join("pg_hba.conf"), &options.hba)
 }

@@ -7,7 +7,7 @@ use std::thread;
 use shardgate::demo::servers::{Account, Server, ServerOptions, test_settings};
 use tokio_postgres::{Client, NoTls};
 
-use super::Cable;
+use super::{Cable, Machine};
 
 /// Databases `map` and `shard0`, `shard1`, …: all on one server, or each on its own.
 pub struct Cluster {
@@ -67,6 +67,22 @@ impl Cluster {
             let starting: Vec<_> = (0..=shard_count).map(|_| scope.spawn(|| start_server(&[]))).collect();
             starting.into_iter().map(|handle| handle.join().expect("a server did not start")).collect()
         });
+        let cluster = Cluster { servers, shard_count, text: Text::Bytewise, cables: BTreeMap::new() };
+        cluster.create_databases().await;
+        cluster
+    }
+
+    /// The same on machines of their own: the map on the first.
+    pub async fn on_machines(machines: &[&Machine]) -> Self {
+        let start = |machine: &&Machine| {
+            let address = machine.address();
+            let mut options = server_options(&[]);
+            options.address = Some(address);
+            options.hba.push(format!("host all all {address}/24 trust"));
+            machine.run(|| Server::start(&options).expect("start a PostgreSQL server"))
+        };
+        let servers: Vec<Server> = machines.iter().map(start).collect();
+        let shard_count = servers.len() - 1;
         let cluster = Cluster { servers, shard_count, text: Text::Bytewise, cables: BTreeMap::new() };
         cluster.create_databases().await;
         cluster

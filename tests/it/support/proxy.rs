@@ -24,6 +24,8 @@ pub struct ProxyOptions {
     pub toml: String,
     /// Other variables of its environment.
     pub environment: Vec<(&'static str, String)>,
+    /// Where it listens, and is reached: 127.0.0.1, unless it is on a machine in a network.
+    pub address: Option<Ipv4Addr>,
     /// Directory in which a test arms named points of the proxy's commits.
     pub failpoints: Option<PathBuf>,
 }
@@ -38,9 +40,16 @@ pub struct ProxyUser {
 /// A running proxy. Killed when dropped.
 pub struct Proxy {
     process: Watched,
+    address: Ipv4Addr,
     port: u16,
     admin_port: u16,
     directory: TempDir,
+}
+
+impl ProxyOptions {
+    fn host(&self) -> Ipv4Addr {
+        self.address.unwrap_or(Ipv4Addr::LOCALHOST)
+    }
 }
 
 impl Proxy {
@@ -52,7 +61,8 @@ impl Proxy {
             attempts += 1;
             let (port, admin_port) = (free_port().expect("free port"), free_port().expect("free port"));
             let process = spawn(cluster, &options, directory.path(), port, admin_port);
-            let mut proxy = Proxy { process, port, admin_port, directory };
+            let address = options.host();
+            let mut proxy = Proxy { process, address, port, admin_port, directory };
             match proxy.wait_until_ready() {
                 Ok(()) => return proxy,
                 // Another process was quicker at one of the ports.
@@ -74,7 +84,7 @@ impl Proxy {
     }
 
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        (self.address, self.port).into()
     }
 
     /// Process id of the proxy.
@@ -88,7 +98,8 @@ impl Proxy {
     }
 
     pub fn conninfo_as(&self, user: &str) -> String {
-        format!("host={} port={} user={user} dbname=app", Ipv4Addr::LOCALHOST, self.port)
+        let password = if self.address.is_loopback() { String::new() } else { format!(" password={PASSWORD}") };
+        format!("host={} port={} user={user}{password} dbname=app", self.address, self.port)
     }
 
     pub async fn connect(&self) -> Client {
@@ -162,12 +173,14 @@ fn variable(key: &str) -> String {
 
 /// Two threads on any machine, so that connections change theirs.
 fn config_text(cluster: &Cluster, options: &ProxyOptions, port: u16, admin_port: u16) -> String {
-    let map = cluster.map_url();
+    let (map, host) = (cluster.map_url(), options.host());
+    // Away from the machine nobody is trusted.
+    let (method, password) = if host.is_loopback() { ("trust", None) } else { ("scram-sha-256", Some(PASSWORD.to_owned())) };
     let mut text = format!(
-        "[listen]\naddress = \"127.0.0.1:{port}\"\nthreads = 2\n\n[admin]\naddress = \"127.0.0.1:{admin_port}\"\n\n[map]\nurl = \"{map}\"\n\n\
-         [database]\nname = \"app\"\n\n[auth]\nmethod = \"trust\"\nbackend_user = \"shard\"\n"
+        "[listen]\naddress = \"{host}:{port}\"\nthreads = 2\n\n[admin]\naddress = \"127.0.0.1:{admin_port}\"\n\n[map]\nurl = \"{map}\"\n\n\
+         [database]\nname = \"app\"\n\n[auth]\nmethod = \"{method}\"\nbackend_user = \"shard\"\n"
     );
-    let postgres = ProxyUser { name: "postgres".into(), password: None, admin: true };
+    let postgres = ProxyUser { name: "postgres".into(), password, admin: true };
     for user in std::iter::once(&postgres).chain(&options.users) {
         text.push_str(&format!("\n[[auth.users]]\nname = \"{}\"\nadmin = {}\n", user.name, user.admin));
         if let Some(password) = &user.password {
@@ -178,6 +191,9 @@ fn config_text(cluster: &Cluster, options: &ProxyOptions, port: u16, admin_port:
     text.push_str(&options.toml);
     text
 }
+
+/// Of the user `postgres`, where one is asked for.
+const PASSWORD: &str = "of-a-test";
 
 /// HTTP/1.0 in the few lines that a readiness check needs. `None` while nobody answers.
 fn http_get(port: u16, path: &str) -> Option<(u16, String)> {
