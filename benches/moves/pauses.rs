@@ -55,6 +55,7 @@ pub async fn run(settings: &Settings) {
         line("pause, measured", &column(0), "≤ 60, ≤ 150, ≤ 500"),
     ];
     print_table(&["", "p50", "p99", "longest", "wanted"], lines.into_iter());
+    print_steps(&scene.map).await;
 
     println!("\nwhat clients saw");
     let names = ["the table that moves", "the other table"];
@@ -69,6 +70,21 @@ pub async fn run(settings: &Settings) {
         },
     );
     print_table(&["", "updates/s", "p99 ms", "longest ms", "p99 added", "wanted"], lines.collect::<Vec<_>>().into_iter());
+}
+
+/// What the pauses were spent on.
+async fn print_steps(map: &Client) {
+    let sql = "SELECT s.value ->> 'step', array_agg((s.value ->> 'ms')::float8)
+               FROM shardgate_map.move m, jsonb_array_elements(m.journal -> 'pause_steps') WITH ORDINALITY s (value, place)
+               GROUP BY 1 ORDER BY min(s.place)";
+    let steps = map.query(sql, &[]).await.expect("steps");
+    println!("\ntheir steps, in ms");
+    let line = |row: &tokio_postgres::Row| {
+        let took: Vec<f64> = row.get(1);
+        let numbers = [0.5, 0.99, 1.0].map(|share| format!("{:.1}", percentile(&took, share)));
+        [vec![row.get::<_, String>(0)], numbers.to_vec()].concat()
+    };
+    print_table(&["", "p50", "p99", "longest"], steps.iter().map(line));
 }
 
 /// A gate closed with a marker, its arrival, a commit at the target, the changes of the map, a gate opened: what no cut-over can save.

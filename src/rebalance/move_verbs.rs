@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use super::moves::drive::Driver;
@@ -51,6 +51,10 @@ struct Shown<'a> {
     lag_bytes: Option<i64>,
     attempts: i32,
     pause_ms: Option<f64>,
+    /// Of the last cut-over, right before it.
+    expected_pause_ms: Option<f64>,
+    /// Of the cut-over that has switched, in their order.
+    pause_steps: Vec<PauseStep>,
     error: Option<&'a str>,
     can_roll_back: bool,
     /// Why it can't be rolled back any more.
@@ -59,6 +63,13 @@ struct Shown<'a> {
     finish_at: Option<&'a str>,
     /// What `abort` would do now.
     abort_would: &'static str,
+}
+
+/// What statements were held for.
+#[derive(Debug, Serialize, Deserialize)]
+struct PauseStep {
+    step: String,
+    ms: f64,
 }
 
 impl<'a> Shown<'a> {
@@ -75,6 +86,8 @@ impl<'a> Shown<'a> {
             lag_bytes: the_move.lag_bytes,
             attempts: the_move.attempts,
             pause_ms: the_move.pause_ms,
+            expected_pause_ms: the_move.journal.get("expected_pause_ms").and_then(serde_json::Value::as_f64),
+            pause_steps: the_move.journal.get("pause_steps").and_then(|steps| Vec::deserialize(steps).ok()).unwrap_or_default(),
             error: the_move.error.as_deref(),
             can_roll_back: the_move.can_roll_back,
             way_back_lost: the_move.journal.get("reverse_lost").and_then(serde_json::Value::as_str),
@@ -115,7 +128,12 @@ impl<'a> Shown<'a> {
             lines.push(format!("behind       {}", bytes(lag)));
         }
         if let Some(pause) = self.pause_ms {
-            lines.push(format!("pause        {pause:.0} ms, cut-over {} of {}", self.attempts, self.attempts));
+            let expected = self.expected_pause_ms.map(|expected| format!(" (expected {expected:.0} ms)")).unwrap_or_default();
+            lines.push(format!("pause        {pause:.0} ms{expected}, cut-over {} of {}", self.attempts, self.attempts));
+            let steps: Vec<String> = self.pause_steps.iter().map(|PauseStep { step, ms }| format!("{step} {ms} ms")).collect();
+            if !steps.is_empty() {
+                lines.push(format!("its steps    {}", steps.join(", ")));
+            }
         }
         if let Some(error) = self.error {
             lines.push(format!("now          {error}"));

@@ -21,6 +21,12 @@ use super::primary::PrimaryServer;
 use super::store::Store;
 use crate::shard_key::{Key, KeyColumn, KeyType};
 
+/// Of a session on the home shard, which declares; others wait for it. "shrd" and "decl" as numbers. Shared with nobody: of each cluster the
+/// home shard is another database.
+pub const DECLARATION_LOCK: &str = "1936224868, 1684366188";
+/// On the home shard's tables: refuses writers while a declaration is made. The catalogue leaves out triggers whose function is ours.
+pub const DECLARING_TRIGGER: &str = "shardgate_declaring";
+
 /// A shard that is to be registered. No `Debug`: urls hold passwords.
 #[derive(Clone)]
 pub struct NewShard<'a> {
@@ -461,13 +467,15 @@ impl Store {
     }
 
     pub async fn open_schema_changes(&self) -> Result<OpenSchemaChanges, StoreError> {
-        let rows: Vec<(i64, Option<i64>, bool)> = sqlx::query_as(
-            "SELECT c.schema_change_id, c.proxy_id, c.finished_at IS NULL FROM shardgate_map.schema_change c
+        let rows: Vec<(i64, Option<i64>, bool)> = self
+            .answered(
+                sqlx::query_as(
+                    "SELECT c.schema_change_id, c.proxy_id, c.finished_at IS NULL FROM shardgate_map.schema_change c
              WHERE c.finished_at IS NULL OR c.schema_change_id = (SELECT max(schema_change_id) FROM shardgate_map.schema_change)",
-        )
-        .fetch_all(&self.pool()?)
-        .await
-        .map_err(StoreError::reading)?;
+                )
+                .fetch_all(&self.pool()?),
+            )
+            .await?;
         let open = rows.iter().filter(|(_, _, is_open)| *is_open);
         Ok(OpenSchemaChanges {
             open: open.map(|(id, proxy, _)| (SchemaChangeId(*id), proxy.map(ProxyId))).collect(),

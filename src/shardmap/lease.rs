@@ -169,9 +169,15 @@ pub(super) async fn keep_renewing(shared: Arc<Shared>, store: Store, cancel: Can
             // told together.
             Ok(()) = epochs.changed() => {
                 changed_at = Instant::now();
-                tokio::time::sleep(CHANGES_TOGETHER).await;
+                match is_held(&shared) {
+                    true => until_nothing_is_awaited(&shared).await,
+                    false => tokio::time::sleep(CHANGES_TOGETHER).await,
+                }
             }
-            () = tokio::time::sleep(AWAITED_INTERVAL), if is_awaited => {}
+            () = async {
+                tokio::time::sleep(AWAITED_LOOK_INTERVAL).await;
+                until_nothing_is_awaited(&shared).await;
+            }, if is_awaited => {}
             () = shared.lease.doubted.notified() => {}
         }
         epochs.mark_unchanged();
@@ -195,9 +201,25 @@ fn is_awaited(shared: &Shared, since_change: Duration) -> bool {
     let map = shared.current.load();
     let is_behind = || shared.lease.told_reached() < map.epoch.counter;
     let is_full = || shared.lease.told_drained.load(Ordering::Relaxed) < map.epoch.counter;
-    let is_held = || map.groups.values().any(|group| !group.held().is_empty());
     since_change < AWAITED_FOR && !map.redefinitions.is_empty() && is_behind()
-        || since_change < HOLD_AWAITED_FOR && (is_behind() || is_full()) && is_held()
+        || since_change < HOLD_AWAITED_FOR && (is_behind() || is_full()) && is_held(shared)
+}
+
+fn is_held(shared: &Shared) -> bool {
+    shared.current.load().groups.values().any(|group| !group.held().is_empty())
+}
+
+/// What others wait for is told when there is something to tell, and otherwise now and then: a renewal under way would be in its way.
+async fn until_nothing_is_awaited(shared: &Shared) {
+    let until = Instant::now() + AWAITED_INTERVAL;
+    let is_done = || {
+        let epoch = shared.current.load().epoch;
+        // In this order, see `Current::is_drained`.
+        shared.current.reached() >= epoch && shared.current.is_drained()
+    };
+    while !is_done() && Instant::now() < until {
+        tokio::time::sleep(AWAITED_LOOK_INTERVAL).await;
+    }
 }
 
 /// One renewal. Not cancel safe in that the row may be renewed without the lease getting longer, which harms nobody.
@@ -261,7 +283,7 @@ impl Store {
         .bind(ABANDONED_AFTER.as_secs_f64())
         .bind(process::own())
         .bind(generation);
-        query.execute(&self.pool()?).await.map(drop).map_err(StoreError::reading)
+        self.answered(query.execute(&self.pool()?)).await.map(drop)
     }
 
     /// Gives the map's epoch; `None`: the row is gone.
@@ -271,25 +293,27 @@ impl Store {
         seen: Epoch,
         (reached, drained): (Epoch, i64),
     ) -> Result<Option<Epoch>, StoreError> {
-        let row: Option<(i64, i64)> = sqlx::query_as(
-            "UPDATE shardgate_map.proxy p
+        let row: Option<(i64, i64)> = self
+            .answered(
+                sqlx::query_as(
+                    "UPDATE shardgate_map.proxy p
              SET incarnation = $2, counter = $3, clients = $4, seen_incarnation = $5, seen_counter = $6, drained = $7,
                  renewals = p.renewals + 1, last_seen = clock_timestamp()
              FROM shardgate_map.cluster c
              WHERE p.proxy_id = $1 AND p.generation = $8
              RETURNING c.incarnation, c.counter",
-        )
-        .bind(lease.proxy_id.0)
-        .bind(reached.incarnation)
-        .bind(reached.counter)
-        .bind(lease.clients.load(Ordering::Relaxed))
-        .bind(seen.incarnation)
-        .bind(seen.counter)
-        .bind(drained)
-        .bind(generation)
-        .fetch_optional(&self.pool()?)
-        .await
-        .map_err(StoreError::reading)?;
+                )
+                .bind(lease.proxy_id.0)
+                .bind(reached.incarnation)
+                .bind(reached.counter)
+                .bind(lease.clients.load(Ordering::Relaxed))
+                .bind(seen.incarnation)
+                .bind(seen.counter)
+                .bind(drained)
+                .bind(generation)
+                .fetch_optional(&self.pool()?),
+            )
+            .await?;
         Ok(row.map(|(incarnation, counter)| Epoch { incarnation, counter }))
     }
 
@@ -329,6 +353,8 @@ pub const AWAITED_FOR: Duration = Duration::from_millis(500);
 const HOLD_AWAITED_FOR: Duration = Duration::from_secs(10);
 /// How often this proxy tells meanwhile how far it is.
 const AWAITED_INTERVAL: Duration = Duration::from_millis(10);
+/// How often it looks at that itself.
+const AWAITED_LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {

@@ -68,6 +68,27 @@ struct Header {
 impl Store {
     /// The whole map.
     pub async fn load(&self) -> Result<Change, StoreError> {
+        self.in_time(self.load_whole()).await
+    }
+
+    /// What changed since this snapshot.
+    pub async fn load_since(&self, known: &MapSnapshot) -> Result<Loaded, StoreError> {
+        self.in_time(self.load_changed(known)).await
+    }
+
+    /// A map that is not read in this time is read by other connections: these may be dead without saying so, and whoever waits for
+    /// this proxy to know of a change would wait for ever.
+    async fn in_time<T>(&self, loading: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        match timeout(LOAD_TIMEOUT, Box::pin(loading)).await {
+            Ok(loaded) => loaded,
+            Err(_) => {
+                self.replace_connections();
+                Err(StoreError::no_answer())
+            }
+        }
+    }
+
+    async fn load_whole(&self) -> Result<Change, StoreError> {
         let mut transaction = self.begin_reading().await?;
         let header = read_header(&mut transaction).await?;
         let change = load_all(&mut transaction, &header).await?;
@@ -75,8 +96,7 @@ impl Store {
         Ok(change)
     }
 
-    /// What changed since this snapshot.
-    pub async fn load_since(&self, known: &MapSnapshot) -> Result<Loaded, StoreError> {
+    async fn load_changed(&self, known: &MapSnapshot) -> Result<Loaded, StoreError> {
         // Mostly nothing did: one short statement finds out, and soon notices a server that does not answer.
         let now = timeout(ANSWER_TIMEOUT, self.epoch()).await.unwrap_or_else(|_| Err(StoreError::no_answer()))?;
         check_not_older(now, known.epoch)?;
@@ -139,7 +159,7 @@ async fn read_header(transaction: &mut Transaction<'_, Postgres>) -> Result<Head
 
 async fn load_all(transaction: &mut Transaction<'_, Postgres>, header: &Header) -> Result<Change, StoreError> {
     // Every row was changed after epoch -1.
-    let rows = read_changed(transaction, -1).await?;
+    let rows = read_changed(transaction, -1, Kinds::ALL).await?;
     let rows_read = rows.count();
     let mut snapshot = merge(&MapSnapshot::default(), rows)?;
     snapshot.tables_version = header.epoch.counter;
@@ -154,9 +174,12 @@ async fn load_delta(
     known: &MapSnapshot,
 ) -> Result<Change, StoreError> {
     let since = known.epoch.counter;
-    let mut rows = read_changed(transaction, since).await?;
-    read_removed(transaction, since, &mut rows).await?;
-    let changed_keys = read_changed_keys(transaction, since).await?;
+    let kinds = Kinds::changed(transaction, since).await?;
+    let mut rows = read_changed(transaction, since, kinds).await?;
+    if kinds.removed {
+        read_removed(transaction, since, &mut rows).await?;
+    }
+    let changed_keys = if kinds.keys { read_changed_keys(transaction, since).await? } else { Vec::new() };
     let rows_read = rows.count() + changed_keys.len();
     let mut keys = std::mem::take(&mut rows.removed_keys);
     keys.extend(changed_keys);
@@ -204,24 +227,56 @@ impl Redefines {
     }
 }
 
-async fn read_changed(transaction: &mut Transaction<'_, Postgres>, since: i64) -> Result<ChangedRows, StoreError> {
+/// Kinds of rows that are to be read. Most changes are of one or two, and each that is not read saves a round trip, for which statements
+/// of a move's partitions wait.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each table of the map")]
+struct Kinds {
+    shards: bool,
+    groups: bool,
+    partitions: bool,
+    tables: bool,
+    functions: bool,
+    sequences: bool,
+    keys: bool,
+    removed: bool,
+}
+
+impl Kinds {
+    const ALL: Self = Self {
+        shards: true,
+        groups: true,
+        partitions: true,
+        tables: true,
+        functions: true,
+        sequences: true,
+        keys: true,
+        removed: true,
+    };
+
+    async fn changed(transaction: &mut Transaction<'_, Postgres>, since: i64) -> Result<Self, StoreError> {
+        sqlx::query_as(CHANGED_KINDS).bind(since).fetch_one(&mut **transaction).await.map_err(StoreError::reading)
+    }
+}
+
+async fn read_changed(transaction: &mut Transaction<'_, Postgres>, since: i64, kinds: Kinds) -> Result<ChangedRows, StoreError> {
     let mut rows = ChangedRows::default();
-    for row in fetch(transaction, SHARDS, since).await? {
+    for row in fetch_if(kinds.shards, transaction, SHARDS, since).await? {
         rows.shards.push(shard(&row)?);
     }
-    for row in fetch(transaction, GROUPS, since).await? {
+    for row in fetch_if(kinds.groups, transaction, GROUPS, since).await? {
         rows.groups.push(group(&row)?);
     }
-    for row in fetch(transaction, PARTITIONS, since).await? {
+    for row in fetch_if(kinds.partitions, transaction, PARTITIONS, since).await? {
         rows.partitions.push(partition(&row)?);
     }
-    for row in fetch(transaction, TABLES, since).await? {
+    for row in fetch_if(kinds.tables, transaction, TABLES, since).await? {
         rows.tables.push(table(&row)?);
     }
-    for row in fetch(transaction, FUNCTIONS, since).await? {
+    for row in fetch_if(kinds.functions, transaction, FUNCTIONS, since).await? {
         rows.functions.push(function(&row)?);
     }
-    for row in fetch(transaction, SEQUENCES, since).await? {
+    for row in fetch_if(kinds.sequences, transaction, SEQUENCES, since).await? {
         rows.sequences.push(ClusterSequence {
             schema: read(&row, 0)?,
             name: read(&row, 1)?,
@@ -231,6 +286,15 @@ async fn read_changed(transaction: &mut Transaction<'_, Postgres>, since: i64) -
         });
     }
     Ok(rows)
+}
+
+async fn fetch_if(
+    is_wanted: bool,
+    transaction: &mut Transaction<'_, Postgres>,
+    sql: &'static str,
+    since: i64,
+) -> Result<Vec<PgRow>, StoreError> {
+    if is_wanted { fetch(transaction, sql, since).await } else { Ok(Vec::new()) }
 }
 
 async fn fetch(transaction: &mut Transaction<'_, Postgres>, sql: &'static str, since: i64) -> Result<Vec<PgRow>, StoreError> {
@@ -329,9 +393,22 @@ fn strategy(name: &str) -> Result<Strategy, StoreError> {
 }
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Of a map with very many partitions, too.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(20);
 /// More than these forget the whole cache of lookup keys.
 const CHANGED_KEYS_MAX: usize = 10_000;
 
+/// As the queries below find them.
+const CHANGED_KINDS: &str = "SELECT
+    EXISTS (SELECT FROM shardgate_map.shard WHERE epoch > $1)
+        OR EXISTS (SELECT FROM shardgate_map.shard_primary WHERE epoch > $1) AS shards,
+    EXISTS (SELECT FROM shardgate_map.colocation_group WHERE epoch > $1) AS groups,
+    EXISTS (SELECT FROM shardgate_map.partition WHERE epoch > $1) AS partitions,
+    EXISTS (SELECT FROM shardgate_map.declared_table WHERE epoch > $1) AS tables,
+    EXISTS (SELECT FROM shardgate_map.declared_function WHERE epoch > $1) AS functions,
+    EXISTS (SELECT FROM shardgate_map.declared_sequence WHERE epoch > $1) AS sequences,
+    EXISTS (SELECT FROM shardgate_map.lookup_key WHERE epoch > $1) AS keys,
+    EXISTS (SELECT FROM shardgate_map.removed WHERE epoch > $1) AS removed";
 const SHARDS: &str = "SELECT s.shard_id, s.name, s.url, s.region, s.capacity, s.state, s.is_home, s.identity::text,
                              p.system_identifier, p.timeline
                       FROM shardgate_map.shard s LEFT JOIN shardgate_map.shard_primary p USING (shard_id)

@@ -190,7 +190,7 @@ impl Store {
     async fn find_keys(&self, keys: &[LookupKey]) -> Result<(Epoch, Vec<(LookupKey, Option<PartitionId>)>), StoreError> {
         let groups: Vec<i32> = keys.iter().map(|key| key.group.0).collect();
         let bytes: Vec<&[u8]> = keys.iter().map(|key| &*key.key).collect();
-        let rows = sqlx::query(FIND_KEYS).bind(groups).bind(bytes).fetch_all(&self.pool()?).await.map_err(StoreError::reading)?;
+        let rows = self.answered(sqlx::query(FIND_KEYS).bind(groups).bind(bytes).fetch_all(&self.pool()?)).await?;
         let mut epoch = Epoch::default();
         let mut found = HashMap::new();
         for row in &rows {

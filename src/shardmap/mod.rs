@@ -52,8 +52,8 @@ mod store;
 mod watch;
 
 pub use changes::{
-    AddedShard, AlteredShard, EndedSchemaChange, GroupOfTables, NewShard, NewShardedTable, OpenSchemaChanges, Placement, Planned,
-    SchemaChangeId, TimePiece,
+    AddedShard, AlteredShard, DECLARATION_LOCK, DECLARING_TRIGGER, EndedSchemaChange, GroupOfTables, NewShard, NewShardedTable,
+    OpenSchemaChanges, Placement, Planned, SchemaChangeId, TimePiece,
 };
 pub use claims::{ClaimCount, CountedClaim};
 pub use cuts::{Isolation, bounds_around, equal_pieces, refuse_impossible_key};

@@ -267,7 +267,7 @@ impl Store {
                    WHERE m.state = 'done' AND m.bytes_expected IS NOT NULL AND m.switched_at IS NOT NULL
                      AND NOT coalesce((m.options ->> 'manual_cutover')::bool, false)
                    ORDER BY m.move_id DESC LIMIT 50";
-        let rows = sqlx::query(sql).fetch_all(&self.pool()?).await.map_err(StoreError::reading)?;
+        let rows = self.answered(sqlx::query(sql).fetch_all(&self.pool()?)).await?;
         let past = |row: &sqlx::postgres::PgRow| {
             let bytes = u64::try_from(read::<i64>(row, 0)?).unwrap_or_default();
             Ok(PastMove { bytes, seconds: read(row, 1)?, pause_ms: read(row, 2)? })
@@ -289,7 +289,7 @@ impl Store {
              WHERE {condition} ORDER BY m.move_id"
         );
         let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(argument).bind(REST.as_secs_f64());
-        let rows = query.fetch_all(&self.pool()?).await.map_err(StoreError::reading)?;
+        let rows = self.answered(query.fetch_all(&self.pool()?)).await?;
         rows.iter().map(move_of_row).collect()
     }
 
@@ -380,14 +380,15 @@ impl Store {
 
     /// The incarnation of the map that has held the set last.
     pub async fn held_in(&self, id: MoveId) -> Result<Option<i64>, StoreError> {
-        sqlx::query_scalar(
-            "SELECT incarnation FROM shardgate_map.history WHERE change = 'hold_move' AND arguments ->> 'move' = $1::text
+        self.answered(
+            sqlx::query_scalar(
+                "SELECT incarnation FROM shardgate_map.history WHERE change = 'hold_move' AND arguments ->> 'move' = $1::text
              ORDER BY incarnation DESC, counter DESC LIMIT 1",
+            )
+            .bind(id.0.to_string())
+            .fetch_optional(&self.pool()?),
         )
-        .bind(id.0.to_string())
-        .fetch_optional(&self.pool()?)
         .await
-        .map_err(StoreError::reading)
     }
 
     /// The hold ends, and who owned the set before owns it still.
@@ -448,20 +449,22 @@ impl Store {
 
     /// By shard, where it has one: the url under which other servers reach it.
     pub async fn replication_urls(&self) -> Result<Vec<(String, String)>, StoreError> {
-        sqlx::query_as("SELECT name, replication_url FROM shardgate_map.shard WHERE replication_url IS NOT NULL")
-            .fetch_all(&self.pool()?)
-            .await
-            .map_err(StoreError::reading)
+        self.answered(
+            sqlx::query_as("SELECT name, replication_url FROM shardgate_map.shard WHERE replication_url IS NOT NULL")
+                .fetch_all(&self.pool()?),
+        )
+        .await
     }
 
     /// The keys of these lookup partitions, as text.
     pub async fn keys_of_partitions(&self, partitions: &[PartitionId]) -> Result<Vec<String>, StoreError> {
         let ids: Vec<i32> = partitions.iter().map(|id| id.0).collect();
-        sqlx::query_scalar("SELECT key_text FROM shardgate_map.lookup_key WHERE partition_id = ANY ($1) ORDER BY key")
-            .bind(ids)
-            .fetch_all(&self.pool()?)
-            .await
-            .map_err(StoreError::reading)
+        self.answered(
+            sqlx::query_scalar("SELECT key_text FROM shardgate_map.lookup_key WHERE partition_id = ANY ($1) ORDER BY key")
+                .bind(ids)
+                .fetch_all(&self.pool()?),
+        )
+        .await
     }
 
     async fn epoch_of<'q, Q>(&self, query: Q) -> Result<Epoch, StoreError>

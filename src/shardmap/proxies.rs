@@ -226,32 +226,34 @@ impl Store {
     }
 
     async fn has_proxy_behind(&self, own: ProxyId, epoch: Epoch) -> Result<bool, StoreError> {
-        sqlx::query_scalar(
-            "SELECT EXISTS (
+        self.answered(
+            sqlx::query_scalar(
+                "SELECT EXISTS (
                  SELECT FROM shardgate_map.proxy
                  WHERE proxy_id <> $1 AND (seen_incarnation, seen_counter) < ($2, $3)
                    AND last_seen > clock_timestamp() - make_interval(secs => $4)
              )",
+            )
+            .bind(own.0)
+            .bind(epoch.incarnation)
+            .bind(epoch.counter)
+            .bind(LEASE.as_secs_f64())
+            .fetch_one(&self.pool()?),
         )
-        .bind(own.0)
-        .bind(epoch.incarnation)
-        .bind(epoch.counter)
-        .bind(LEASE.as_secs_f64())
-        .fetch_one(&self.pool()?)
         .await
-        .map_err(StoreError::reading)
     }
 
     async fn proxies(&self) -> Result<Vec<ProxyRow>, StoreError> {
-        sqlx::query_as(AssertSqlSafe(format!(
-            "SELECT proxy_id, address, incarnation, counter, renewals, drained, process, generation, NULL::int[] AS fenced_on,
+        self.answered(
+            sqlx::query_as(AssertSqlSafe(format!(
+                "SELECT proxy_id, address, incarnation, counter, renewals, drained, process, generation, NULL::int[] AS fenced_on,
                         extract(epoch FROM clock_timestamp() - last_seen)::float8 AS silent
                  FROM shardgate_map.proxy
                  UNION ALL {FENCES}"
-        )))
-        .fetch_all(&self.pool()?)
+            )))
+            .fetch_all(&self.pool()?),
+        )
         .await
-        .map_err(StoreError::reading)
     }
 }
 

@@ -236,19 +236,20 @@ impl Store {
     /// As `last_value` and `is_called` of a sequence say it: no number that comes then has been given. `None`: the map has failed
     /// over since the counter was last known to be right.
     pub async fn next_number(&self, schema: &str, name: &str) -> Result<Option<(i64, bool)>, StoreError> {
-        sqlx::query_as(
-            "SELECT (CASE WHEN place.is_left THEN k.next_number ELSE k.next_number - d.increment END)::int8, NOT place.is_left
+        self.answered(
+            sqlx::query_as(
+                "SELECT (CASE WHEN place.is_left THEN k.next_number ELSE k.next_number - d.increment END)::int8, NOT place.is_left
              FROM shardgate_map.sequence_counter k
              JOIN shardgate_map.declared_sequence d USING (schema_name, sequence_name)
              JOIN shardgate_map.cluster c ON c.incarnation = k.incarnation
              CROSS JOIN LATERAL (SELECT k.next_number BETWEEN d.minimum AND d.maximum AS is_left) place
              WHERE k.schema_name = $1 AND k.sequence_name = $2",
+            )
+            .bind(schema)
+            .bind(name)
+            .fetch_optional(&self.pool()?),
         )
-        .bind(schema)
-        .bind(name)
-        .fetch_optional(&self.pool()?)
         .await
-        .map_err(StoreError::reading)
     }
 
     /// Sequences that these changes of the schema have closed, each (schema, name).
@@ -257,13 +258,11 @@ impl Store {
         changes: &[SchemaChangeId],
     ) -> Result<Vec<((String, String), SchemaChangeId)>, StoreError> {
         let ids: Vec<i64> = changes.iter().map(|change| change.0).collect();
-        let rows: Vec<(String, String, i64)> = sqlx::query_as(
+        let rows: Vec<(String, String, i64)> = self.answered(sqlx::query_as(
             "SELECT schema_name, sequence_name, closed_by FROM shardgate_map.sequence_counter WHERE closed_by = ANY ($1) ORDER BY 1, 2",
         )
         .bind(ids)
-        .fetch_all(&self.pool()?)
-        .await
-        .map_err(StoreError::reading)?;
+        .fetch_all(&self.pool()?)).await?;
         Ok(rows.into_iter().map(|(schema, name, change)| ((schema, name), SchemaChangeId(change))).collect())
     }
 

@@ -9,7 +9,7 @@
 //! Where the URL names several hosts, connections go to the one that was the primary when it was looked for last:
 //! [`Store::find_primary`], which is called when connections fail and, every second, in case that another one was promoted.
 //!
-//! All waits are bounded: [`CONNECT_TIMEOUT`] for a connection, [`CHANGE_TIMEOUT`] for a change. The changes themselves are in
+//! All waits are bounded: [`CONNECT_TIMEOUT`] for a connection, [`READ_TIMEOUT`] for a reading, [`CHANGE_TIMEOUT`] for a change. The changes themselves are in
 //! [`super::changes`], reading the whole map in [`super::loader`].
 
 use std::borrow::Cow;
@@ -197,25 +197,33 @@ impl Store {
 
     /// The map's epoch now.
     pub async fn epoch(&self) -> Result<Epoch, StoreError> {
-        let row: (i64, i64) = sqlx::query_as("SELECT incarnation, counter FROM shardgate_map.cluster")
-            .fetch_one(&self.pool()?)
-            .await
-            .map_err(StoreError::reading)?;
+        let row: (i64, i64) = self
+            .answered(sqlx::query_as("SELECT incarnation, counter FROM shardgate_map.cluster").fetch_one(&self.pool()?))
+            .await?;
         Ok(Epoch { incarnation: row.0, counter: row.1 })
     }
 
     /// Names the cluster in its prepared transactions: stays the same whatever becomes of the map's server.
     pub async fn cluster_id(&self) -> Result<String, StoreError> {
-        let row: (String,) = sqlx::query_as("SELECT cluster_id FROM shardgate_map.cluster")
-            .fetch_one(&self.pool()?)
-            .await
-            .map_err(StoreError::reading)?;
+        let row: (String,) =
+            self.answered(sqlx::query_as("SELECT cluster_id FROM shardgate_map.cluster").fetch_one(&self.pool()?)).await?;
         Ok(row.0)
     }
 
     pub async fn close(&self) {
         if let Some(database) = &self.database {
             database.connections.load_full().pool.close().await;
+        }
+    }
+
+    /// What the map answers to a reading. A connection that does not answer may be dead without saying so, and so may be the others.
+    pub(super) async fn answered<T>(&self, asking: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, StoreError> {
+        match timeout(READ_TIMEOUT, Box::pin(asking)).await {
+            Ok(answer) => answer.map_err(StoreError::reading),
+            Err(_) => {
+                self.replace_connections();
+                Err(StoreError::no_answer())
+            }
         }
     }
 
@@ -500,6 +508,8 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(800);
 const FIND_TIMEOUT: Duration = Duration::from_millis(700);
 /// As other servers are waited for.
 const COMMAND_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A reading waits for nobody's lock.
+pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// A change waits for at most five seconds for the map's lock.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
 

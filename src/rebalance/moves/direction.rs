@@ -66,6 +66,14 @@ impl Moving {
         }
     }
 
+    /// The publisher and the subscriber.
+    pub(super) fn sides(&mut self, direction: Direction) -> (&mut Site, &mut Site) {
+        match direction {
+            Direction::Forward => (&mut self.source, &mut self.target),
+            Direction::Back => (&mut self.target, &mut self.source),
+        }
+    }
+
     /// How the subscriber reaches the publisher, as libpq takes it. Holds a password: never logged.
     pub(super) fn connection(&self, direction: Direction) -> &str {
         match direction {

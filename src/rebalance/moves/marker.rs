@@ -27,12 +27,12 @@ pub(super) async fn round_trip(moving: &mut Moving, direction: Direction) -> Res
     let began = Instant::now();
     let marker = objects::marker(moving.the_move.id, number);
     moving.publisher(direction).act(&marker).await?;
-    arrival(moving, direction, number, POLL_INTERVAL_SLOW).await?;
+    arrival(moving, direction, number).await?;
     Ok(began.elapsed())
 }
 
 /// Waits until the marker is there. Not bounded: the caller is. Cancel safe.
-pub(super) async fn arrival(moving: &mut Moving, direction: Direction, number: i64, poll: Duration) -> Result<(), Stop> {
+pub(super) async fn arrival(moving: &mut Moving, direction: Direction, number: i64) -> Result<(), Stop> {
     let sql =
         format!("SELECT EXISTS (SELECT FROM shardgate.marker WHERE move_id = {} AND number = {number})", moving.the_move.id.0);
     let enabled = format!(
@@ -42,7 +42,7 @@ pub(super) async fn arrival(moving: &mut Moving, direction: Direction, number: i
     );
     let the_move = moving.the_move.clone();
     let mut polls = 0_u32;
-    while !moving.subscriber(direction).value::<bool>(&sql).await? {
+    while !moving.subscriber(direction).value_again::<bool>(&sql).await? {
         polls += 1;
         if polls.is_multiple_of(64)
             && !moving.subscriber(direction).value::<bool>(&enabled).await?
@@ -59,11 +59,12 @@ pub(super) async fn arrival(moving: &mut Moving, direction: Direction, number: i
                 Direction::Back => Stop::Again(reason),
             });
         }
-        sleep(poll).await;
+        sleep(if polls < POLLS_QUICK { POLL_INTERVAL_QUICK } else { POLL_INTERVAL }).await;
     }
     Ok(())
 }
 
-const POLL_INTERVAL_SLOW: Duration = Duration::from_millis(10);
-/// While statements are held.
-pub(super) const POLL_INTERVAL_HELD: Duration = Duration::from_millis(1);
+/// Statements may be held meanwhile.
+const POLLS_QUICK: u32 = 100;
+const POLL_INTERVAL_QUICK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);

@@ -35,13 +35,16 @@ pub(super) mod replication;
 
 mod deletion;
 mod direction;
+mod estimate;
 mod gates;
 mod key_set;
+mod liveness;
 mod marker;
 mod moved_table;
 mod moving;
 mod objects;
 mod one_sided;
+mod pause;
 mod references;
 mod reverse;
 mod set_aside;

@@ -113,12 +113,26 @@ pub(super) fn gate(id: MoveId, is_open: bool) -> String {
     )
 }
 
+pub(super) fn gate_table(id: MoveId) -> String {
+    format!("shardgate.gate_{}", id.0)
+}
+
 pub(super) fn open_gate(id: MoveId) -> String {
-    format!("INSERT INTO shardgate.gate_{} VALUES (true) ON CONFLICT DO NOTHING;", id.0)
+    format!("INSERT INTO {} VALUES (true) ON CONFLICT DO NOTHING;", gate_table(id))
 }
 
 pub(super) fn close_gate(id: MoveId) -> String {
-    format!("TRUNCATE shardgate.gate_{};", id.0)
+    format!("TRUNCATE {};", gate_table(id))
+}
+
+/// Fails where a question has another answer. Both are SQL: an expression, and a literal.
+pub(super) fn require(expression: &str, expected: &str, message: &str) -> String {
+    format!(
+        "DO $require$ BEGIN IF ({expression}) IS DISTINCT FROM {expected} THEN \
+             RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = {}; \
+         END IF; END $require$;",
+        quoted_literal(message)
+    )
 }
 
 /// The triggers of one table. They fire after the row is final, whatever the application's own triggers have made of it.

@@ -25,7 +25,7 @@ use super::site::Site;
 use super::states::copying;
 use super::stop::Stop;
 use super::{one_sided, replication};
-use crate::shardmap::{Move, MoveState, Term};
+use crate::shardmap::{Move, MoveId, MoveState, Term};
 
 /// It was made, and is not known to be lost.
 pub(super) fn is_ready(the_move: &Move) -> bool {
@@ -55,21 +55,32 @@ pub(super) async fn keep_advanced(driver: &Driver, (the_move, term): (&Move, Ter
 
 async fn advance_or_give_up(driver: &Driver, the_move: &Move, term: Term) -> Result<(), Stop> {
     let Some(mut target) = one_sided::open(driver, the_move, term, Direction::Back).await? else { return Ok(()) };
-    let name = Direction::Back.name(the_move.id);
-    // Never past what was written since the switch, however late this arrives.
-    let advance = format!(
+    let advanced = target.act(&advance_before_switch(the_move.id)).await;
+    match replication::excess(&mut target, Direction::Back, the_move).await? {
+        Some(reason) => give_up(driver, (the_move, term), &mut target, &reason).await,
+        None => Ok(advanced?),
+    }
+}
+
+/// Never past what was written since the switch, however late this arrives.
+fn advance_before_switch(id: MoveId) -> String {
+    format!(
         "DO $advance$ BEGIN \
              IF NOT EXISTS (SELECT FROM shardgate.switched WHERE move_id = {}) THEN \
                  PERFORM pg_catalog.pg_replication_slot_advance(s.slot_name, pg_catalog.pg_current_wal_flush_lsn()) \
                  FROM pg_catalog.pg_replication_slots s \
-                 WHERE s.slot_name = '{name}' AND s.confirmed_flush_lsn < pg_catalog.pg_current_wal_flush_lsn(); \
+                 WHERE s.slot_name = '{}' AND s.confirmed_flush_lsn < pg_catalog.pg_current_wal_flush_lsn(); \
              END IF; END $advance$",
-        the_move.id.0
-    );
-    let advanced = target.act(&advance).await;
-    match replication::excess(&mut target, Direction::Back, the_move).await? {
-        Some(reason) => give_up(driver, (the_move, term), &mut target, &reason).await,
-        None => Ok(advanced?),
+        id.0,
+        Direction::Back.name(id)
+    )
+}
+
+/// Right before the pause, so that there is little left to read in it. Called where [`keep_advanced`] is quiet.
+pub(super) async fn advance_most(moving: &mut Moving) {
+    let advance = advance_before_switch(moving.the_move.id);
+    if let Err(error) = moving.target.act(&advance).await {
+        tracing::debug!(move_id = moving.the_move.id.0, %error, "the slot of the way back was not advanced before the pause");
     }
 }
 
@@ -97,9 +108,8 @@ async fn give_up(driver: &Driver, (the_move, term): (&Move, Term), target: &mut 
 
 /// In the pause, with everything durable at the target: nothing that has come from the source will be sent back. Never after a switch,
 /// by a driver that was frozen: what was written since would be left out.
-pub(super) async fn advance_to_flushed(moving: &mut Moving) -> Result<(), Stop> {
-    let id = moving.the_move.id;
-    let sql = format!(
+pub(super) fn advance_to_flushed(id: MoveId) -> String {
+    format!(
         "DO $advance$ BEGIN \
              IF EXISTS (SELECT FROM shardgate.switched WHERE move_id = {}) THEN \
                  RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the target owns the set already'; \
@@ -108,12 +118,10 @@ pub(super) async fn advance_to_flushed(moving: &mut Moving) -> Result<(), Stop> 
                  SELECT advanced.end_lsn < flushed.lsn \
                  FROM flushed CROSS JOIN LATERAL pg_catalog.pg_replication_slot_advance('{}', flushed.lsn) advanced) THEN \
                  RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the slot of the way back did not advance'; \
-             END IF; END $advance$",
+             END IF; END $advance$;",
         id.0,
         Direction::Back.name(id)
-    );
-    moving.target.act(&sql).await?;
-    Ok(())
+    )
 }
 
 /// After the switch and the end of forward replication.

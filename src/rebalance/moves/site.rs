@@ -11,6 +11,7 @@ use sqlx::postgres::{PgConnection, PgDatabaseError};
 use sqlx::{AssertSqlSafe, Connection, Executor};
 use tokio::time::timeout;
 
+use super::liveness::{Backend, unless_lost};
 use crate::backend::catalog_reader::{self, Known, WhenHeld};
 use crate::backend::identity::{self, Expected};
 use crate::catalog::Catalog;
@@ -23,6 +24,10 @@ pub(in crate::rebalance) struct Site {
     /// As `server_version_num`.
     pub(super) version: i32,
     connection: PgConnection,
+    /// Looked for while an answer is waited for; `None` until it is prepared.
+    backend: Option<Backend>,
+    /// In the middle of an answer, of which no more will come.
+    is_lost: bool,
     /// `None`: the map does not know which database it has to be.
     pledge: Option<Pledge>,
     move_id: MoveId,
@@ -60,7 +65,7 @@ impl Site {
             let mut attempts = Attempts::of(&url, "shardgate mover");
             while let Some((_, attempt)) = attempts.next().await {
                 let opened = match attempt {
-                    Ok(connection) => Self::prepared(shard, connection, move_id, term).await,
+                    Ok(connection) => Self::prepared((shard, &url), connection, move_id, term).await,
                     Err(AttemptError::Connect(error)) => Err(busy(reason(&error))),
                     Err(AttemptError::Options(error)) => Err(busy(error.to_string())),
                 };
@@ -78,8 +83,14 @@ impl Site {
         }
     }
 
-    async fn prepared(shard: &Shard, connection: PgConnection, move_id: MoveId, term: Term) -> Result<Self, SiteError> {
-        let mut site = Self { name: shard.name.clone(), version: 0, connection, pledge: None, move_id, term };
+    async fn prepared(
+        (shard, url): (&Shard, &ShardUrl),
+        connection: PgConnection,
+        move_id: MoveId,
+        term: Term,
+    ) -> Result<Self, SiteError> {
+        let name = shard.name.clone();
+        let mut site = Self { name, version: 0, connection, backend: None, is_lost: false, pledge: None, move_id, term };
         site.send(SETTINGS).await?;
         site.version = site.value("SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4").await?;
         if shard.identity.is_some() {
@@ -88,11 +99,21 @@ impl Site {
                 |reason: identity::Misdirected| SiteError::Busy { shard: shard.name.clone(), reason: reason.to_string() };
             site.pledge = Some(shown.map_err(misdirected)?);
         }
+        let backend = Backend::of(url.clone(), &mut site.connection).await.map_err(|error| site.error(&error))?;
+        site.backend = Some(backend);
         Ok(site)
     }
 
+    fn lost(&mut self) -> SiteError {
+        self.is_lost = true;
+        SiteError::Busy { shard: self.name.clone(), reason: "the connection was lost".to_owned() }
+    }
+
     /// Nothing is done on a server, nor believed, that is not the shard's primary any more.
-    fn check_primary(&self) -> Result<(), SiteError> {
+    fn check_usable(&mut self) -> Result<(), SiteError> {
+        if self.is_lost {
+            return Err(self.lost());
+        }
         match &self.pledge {
             Some(pledge) if pledge.is_broken() => {
                 Err(SiteError::Busy { shard: self.name.clone(), reason: "another server was promoted".to_owned() })
@@ -120,13 +141,23 @@ impl Site {
 
     /// The same, where locks are waited for no longer than this.
     pub(super) async fn act_within(&mut self, sql: &str, lock_timeout: Duration) -> Result<(), SiteError> {
-        let text = format!(
+        let text = self.transaction(sql, lock_timeout);
+        self.send(&text).await
+    }
+
+    /// Two transactions in one message, each under the driver's term: the first is durable before the second begins.
+    pub(super) async fn act_twice(&mut self, first: &str, second: &str) -> Result<(), SiteError> {
+        let text = format!("{}; {}", self.transaction(first, LOCK_TIMEOUT), self.transaction(second, LOCK_TIMEOUT));
+        self.send(&text).await
+    }
+
+    fn transaction(&self, sql: &str, lock_timeout: Duration) -> String {
+        format!(
             "BEGIN; SET LOCAL lock_timeout = {}; SELECT shardgate.prove_term({}, {}); {sql}; COMMIT",
             lock_timeout.as_millis().max(1),
             self.move_id.0,
             self.term.0,
-        );
-        self.send(&text).await
+        )
     }
 
     /// The same, without keeping those waiting for long who come meanwhile.
@@ -139,7 +170,7 @@ impl Site {
         let mut attempt = 1;
         loop {
             match self.act_briefly(sql).await {
-                Err(SiteError::Busy { .. }) if attempt < LOCK_ATTEMPTS && self.connection.ping().await.is_ok() => {
+                Err(SiteError::Busy { .. }) if attempt < LOCK_ATTEMPTS && self.answers().await => {
                     attempt += 1;
                     tokio::time::sleep(SHORT_LOCK_TIMEOUT).await;
                 }
@@ -151,6 +182,10 @@ impl Site {
                 outcome => return outcome,
             }
         }
+    }
+
+    async fn answers(&mut self) -> bool {
+        !self.is_lost && unless_lost(self.backend.as_ref(), self.connection.ping()).await.is_some_and(|ponged| ponged.is_ok())
     }
 
     /// Who may be in the way: users, processes, and for how long.
@@ -167,18 +202,20 @@ impl Site {
 
     /// Statements in one message, outside of a term: reading, and what cannot be done in a transaction.
     pub(in crate::rebalance) async fn send(&mut self, sql: &str) -> Result<(), SiteError> {
-        self.check_primary()?;
-        let outcome = self.connection.execute(sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))).await;
-        match outcome {
-            Ok(_) => Ok(()),
-            Err(error) => {
+        self.check_usable()?;
+        let text = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
+        match unless_lost(self.backend.as_ref(), self.connection.execute(text)).await {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(error)) => {
                 // A transaction that has failed is left, or every later statement fails with it.
-                let rolled_back = self.connection.execute("ROLLBACK").await;
-                if let Err(error) = rolled_back {
-                    tracing::debug!(shard = %self.name, %error, "the connection of a move is lost");
+                match unless_lost(self.backend.as_ref(), self.connection.execute("ROLLBACK")).await {
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => tracing::debug!(shard = %self.name, %error, "the connection of a move is lost"),
+                    None => return Err(self.lost()),
                 }
                 Err(self.error(&error))
             }
+            None => Err(self.lost()),
         }
     }
 
@@ -186,8 +223,30 @@ impl Site {
     where
         T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + Send + Unpin,
     {
-        let asked = sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).persistent(false).fetch_one(&mut self.connection).await;
-        self.check_primary()?;
+        self.scalar(sql, false).await
+    }
+
+    /// The same of what is asked again and again, which the server need not read anew.
+    pub(super) async fn value_again<T>(&mut self, sql: &str) -> Result<T, SiteError>
+    where
+        T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + Send + Unpin,
+    {
+        self.scalar(sql, true).await
+    }
+
+    async fn scalar<T>(&mut self, sql: &str, is_kept: bool) -> Result<T, SiteError>
+    where
+        T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + Send + Unpin,
+    {
+        self.check_usable()?;
+        let asking = sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).persistent(is_kept).fetch_one(&mut self.connection);
+        let asked = unless_lost(self.backend.as_ref(), asking).await;
+        self.answered(asked)
+    }
+
+    fn answered<T>(&mut self, asked: Option<Result<T, sqlx::Error>>) -> Result<T, SiteError> {
+        let asked = asked.ok_or_else(|| self.lost())?;
+        self.check_usable()?;
         asked.map_err(|error| self.error(&error))
     }
 
@@ -195,24 +254,23 @@ impl Site {
     where
         T: for<'r> sqlx::FromRow<'r, sqlx::postgres::PgRow> + Send + Unpin,
     {
-        let asked = sqlx::query_as(AssertSqlSafe(sql.to_owned())).persistent(false).fetch_all(&mut self.connection).await;
-        self.check_primary()?;
-        asked.map_err(|error| self.error(&error))
+        self.check_usable()?;
+        let asking = sqlx::query_as(AssertSqlSafe(sql.to_owned())).persistent(false).fetch_all(&mut self.connection);
+        let asked = unless_lost(self.backend.as_ref(), asking).await;
+        self.answered(asked)
     }
 
     /// The shard's schema.
     pub(super) async fn catalog(&mut self) -> Result<Catalog, SiteError> {
-        let read = catalog_reader::read(&mut self.connection, &mut Known::default(), WhenHeld::Wait(LOCK_TIMEOUT)).await;
+        self.check_usable()?;
+        let mut known = Known::default();
+        let reading = catalog_reader::read(&mut self.connection, &mut known, WhenHeld::Wait(LOCK_TIMEOUT));
+        let read = unless_lost(self.backend.as_ref(), Box::pin(reading)).await.ok_or_else(|| self.lost())?;
         read.map_err(|error| SiteError::Busy { shard: self.name.clone(), reason: error.to_string() })
     }
 
-    /// When the server started, and its timeline: another value, and what was not flushed may be lost.
     pub(super) async fn incarnation(&mut self) -> Result<String, SiteError> {
-        self.value(
-            "SELECT pg_catalog.pg_postmaster_start_time()::pg_catalog.text || ' '
-                    || pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8)",
-        )
-        .await
+        self.value(&format!("SELECT {INCARNATION}")).await
     }
 
     fn error(&self, error: &sqlx::Error) -> SiteError {
@@ -249,6 +307,9 @@ fn reason(error: &sqlx::Error) -> String {
     }
 }
 
+/// When the server started, and its timeline: another value, and what was not flushed may be lost. An expression.
+pub(super) const INCARNATION: &str = "pg_catalog.concat(pg_catalog.pg_postmaster_start_time(), ' ', \
+     pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))";
 /// Of `shardgate.prove_term`.
 const TERM_PASSED: &str = "SG003";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shardgate::demo::servers::Server;
@@ -10,7 +11,7 @@ use tempfile::TempDir;
 use tokio_postgres::Client;
 
 use super::{leftovers, partitions_on};
-use crate::support::{Cluster, Proxy, ProxyOptions};
+use crate::support::{Cluster, Machine, Proxy, ProxyOptions, on_machines};
 
 /// Everything has ended within this after the parts are back.
 pub(super) const ENDED_WITHIN: Duration = Duration::from_secs(60);
@@ -18,12 +19,28 @@ pub(super) const ENDED_WITHIN: Duration = Duration::from_secs(60);
 pub(super) struct Stage {
     pub(super) cluster: Cluster,
     pub(super) proxy: Proxy,
+    /// Of the parts, in their order; none: all are on this one.
+    machines: Arc<[Machine]>,
     points: TempDir,
 }
 
 impl Stage {
     pub(super) async fn start(cluster: Cluster) -> Self {
-        let proxy = Proxy::start(&cluster, ProxyOptions::default());
+        Self::start_on(Arc::default(), cluster).await
+    }
+
+    /// Every part on a machine of its own.
+    pub(super) async fn on_machines(machines: Arc<[Machine]>) -> Self {
+        let servers = [Part::Map, Part::Source, Part::Target].map(|part| &machines[part.machine()]);
+        let cluster = Cluster::on_machines(&servers).await;
+        Self::start_on(machines, cluster).await
+    }
+
+    async fn start_on(machines: Arc<[Machine]>, cluster: Cluster) -> Self {
+        let proxy = match machines.last() {
+            Some(machine) => proxy_on(machine, &cluster),
+            None => Proxy::start(&cluster, ProxyOptions::default()),
+        };
         let admin = proxy.connect().await;
         admin.batch_execute(&format!("SELECT shardgate.add_shard('a', '{}')", cluster.shard_url(0))).await.expect("add_shard");
         admin
@@ -37,7 +54,37 @@ impl Stage {
             .expect("a table");
         admin.batch_execute(&format!("SELECT shardgate.add_shard('b', '{}')", cluster.shard_url(1))).await.expect("add_shard");
         let points = tempfile::Builder::new().prefix("shardgate-points-").tempdir().expect("a directory");
-        Self { cluster, proxy, points }
+        Self { cluster, proxy, machines, points }
+    }
+
+    /// Of a part of its own.
+    pub(super) fn machine(&self, part: Part) -> Option<&Machine> {
+        self.machines.get(part.machine())
+    }
+
+    pub(super) fn on_machine_of<T: Send>(&self, part: Part, work: impl FnOnce() -> T + Send) -> T {
+        match self.machine(part) {
+            Some(machine) => machine.run(work),
+            None => work(),
+        }
+    }
+
+    /// The second one.
+    pub(super) fn start_proxy(&self) -> Proxy {
+        match self.machine(Part::Proxy) {
+            Some(machine) => proxy_on(machine, &self.cluster),
+            None => Proxy::start(&self.cluster, ProxyOptions::default()),
+        }
+    }
+
+    pub(super) fn start_again(&mut self, part: Part) {
+        let machines = Arc::clone(&self.machines);
+        let server = self.server_mut(part);
+        let mut start = || server.start_again().expect("started again");
+        match machines.get(part.machine()) {
+            Some(machine) => machine.run(start),
+            None => start(),
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -60,15 +107,19 @@ impl Stage {
     }
 
     pub(super) fn command(&self, arguments: &[&str]) -> tokio::process::Child {
-        tokio::process::Command::new(env!("CARGO_BIN_EXE_shard-rebalance"))
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_shard-rebalance"));
+        command
             .args(["--map", &self.cluster.map_url()])
             .args(arguments)
             .env("SHARDGATE_FAILPOINTS", self.points.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("run shard-rebalance")
+            .kill_on_drop(true);
+        let runtime = tokio::runtime::Handle::current();
+        self.on_machine_of(Part::Driver, || {
+            let _runtime = runtime.enter();
+            command.spawn().expect("run shard-rebalance")
+        })
     }
 
     /// Waits until the last move has ended, and gives its state.
@@ -183,6 +234,26 @@ pub(super) enum Part {
     Target,
 }
 
+impl Part {
+    /// By number; the first proxy has the one behind these.
+    pub(super) fn machine(self) -> usize {
+        match self {
+            Part::Map => 0,
+            Part::Source => 1,
+            Part::Target => 2,
+            Part::Driver => 3,
+            Part::Proxy => 4,
+        }
+    }
+}
+
+pub(super) const MACHINES: u8 = 6;
+
+fn proxy_on(machine: &Machine, cluster: &Cluster) -> Proxy {
+    let options = ProxyOptions { address: Some(machine.address()), ..ProxyOptions::default() };
+    machine.run(|| Proxy::start(cluster, options))
+}
+
 /// What a client may have to repeat.
 pub(super) fn is_passing(error: &tokio_postgres::Error) -> bool {
     let code = error.code().map(|code| code.code().to_owned());
@@ -237,6 +308,39 @@ async fn an_owner_that_is_lost_in_the_pause_is_asked_now_and_then() {
     assert_eq!(stage.ended().await, "done");
     drop(driver);
     stage.is_whole(&stage.proxy.connect().await, "owner lost", 0).await;
+}
+
+#[test]
+fn an_answer_that_a_server_without_power_owes_is_not_waited_for() {
+    let name = "an_answer_that_a_server_without_power_owes_is_not_waited_for";
+    on_machines(name, MACHINES, an_answer_is_not_waited_for);
+}
+
+async fn an_answer_is_not_waited_for(machines: Arc<[Machine]>) {
+    let mut stage = Stage::on_machines(Arc::clone(&machines)).await;
+    let partition = partitions_on(&stage.proxy, "t", "a").await[0].to_string();
+    // A slot is made when this transaction has ended: its server has heard of the request, and may take as long as it likes.
+    let writer = stage.cluster.connect_shard(0).await;
+    stage.arm("slot", "hold");
+    let driver = stage.drive(&partition, &[]);
+    stage.until_reached("slot").await;
+    writer.batch_execute("BEGIN; SELECT pg_current_xact_id()").await.expect("a writer");
+    stage.disarm("slot");
+    let observer = stage.cluster.connect_shard(0).await;
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%pg_create_logical_replication_slot%'";
+    let deadline = Instant::now() + ENDED_WITHIN;
+    while observer.query_one(waits, &[]).await.expect("activity").get::<_, i64>(0) == 0 {
+        assert!(Instant::now() < deadline, "no slot is made");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    machines[Part::Source.machine()].cut_off();
+    stage.server_mut(Part::Source).kill().expect("killed");
+    stage.start_again(Part::Source);
+    machines[Part::Source.machine()].reconnect();
+    drop((writer, observer));
+    assert_eq!(stage.ended().await, "done");
+    drop(driver);
+    stage.is_whole(&stage.proxy.connect().await, "an answer that does not come", 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,15 +10,19 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tokio_postgres::Client;
 
-use super::kills::{ENDED_WITHIN, Part, Stage, is_passing};
+use super::kills::{ENDED_WITHIN, MACHINES, Part, Stage, is_passing};
 use super::partitions_on;
-use crate::support::{Backup, Cluster, Frozen, Proxy, ProxyOptions, volume};
+use crate::support::{Backup, Cluster, Frozen, Machine, Proxy, on_machines, volume};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Killed,
     /// With all of its connections, until the move has ended; a server for some seconds.
     Frozen,
+    /// The link of its machine is down for some seconds: connections are half open.
+    CutOff,
+    /// The link of its machine is down, and a server on it killed and started again meanwhile: nobody hears of it.
+    PowerLost,
     /// A copy from before the switch takes its place.
     Forgets,
 }
@@ -144,7 +148,10 @@ struct Play {
 }
 
 impl Play {
-    async fn start(cells: &[Cell]) -> Self {
+    async fn start(cells: &[Cell], machines: &Arc<[Machine]>) -> Self {
+        if !machines.is_empty() {
+            return Self { stage: Stage::on_machines(Arc::clone(machines)).await, written: 0 };
+        }
         let separate = cells.iter().any(|Cell(part, ..)| matches!(part, Part::Map | Part::Source | Part::Target));
         let cluster = if separate { Cluster::separate_servers(2).await } else { Cluster::start(2).await };
         Self { stage: Stage::start(cluster).await, written: 0 }
@@ -200,10 +207,13 @@ impl Play {
                 self.goes_on(cell).await;
             }
             Part::Driver => {
-                let frozen = Frozen::process(driver.id().expect("it runs").try_into().expect("a process id"));
+                let pid = driver.id().expect("it runs").try_into().expect("a process id");
+                let frozen = (fault == Fault::Frozen).then(|| Frozen::process(pid));
+                self.stage.machine(part).into_iter().for_each(Machine::cut_off);
                 self.stage.disarm(point);
                 self.goes_on(cell).await;
-                frozen.thaw();
+                self.stage.machine(part).into_iter().for_each(Machine::reconnect);
+                drop(frozen);
                 tokio::time::timeout(ENDED_WITHIN, driver.wait()).await.expect("it finds that the move is over").expect("status");
                 let client = self.stage.proxy.connect().await;
                 self.write(&client, cell).await;
@@ -211,11 +221,14 @@ impl Play {
             }
             Part::Proxy => self.proxy_fails(cell).await,
             Part::Map | Part::Source | Part::Target => {
-                if fault == Fault::Frozen {
+                if matches!(fault, Fault::CutOff | Fault::PowerLost) {
+                    self.stage.machine(part).expect("a machine").cut_off();
+                }
+                if matches!(fault, Fault::Frozen | Fault::CutOff | Fault::PowerLost) {
                     self.stage.disarm(point);
                 }
                 self.server_fails(part, fault, backup).await;
-                if fault != Fault::Frozen {
+                if matches!(fault, Fault::Killed | Fault::Forgets) {
                     self.stage.disarm(point);
                 }
                 self.ended(cell).await;
@@ -244,7 +257,7 @@ impl Play {
     /// One of two proxies. A write of it is not committed, where the move goes on without it.
     async fn proxy_fails(&mut self, cell: &Cell) {
         let Cell(_, fault, _, point) = *cell;
-        let mut victim = Proxy::start(&self.stage.cluster, ProxyOptions::default());
+        let mut victim = self.stage.start_proxy();
         let writer = Arc::new(victim.connect().await);
         let is_before = BEFORE_THE_HOLD.iter().any(|(_, before)| *before == point);
         if fault == Fault::Killed || is_before {
@@ -260,10 +273,16 @@ impl Play {
             self.stage.disarm(point);
             return self.goes_on(cell).await;
         }
-        victim.signal(Signal::STOP);
+        match fault {
+            Fault::CutOff => self.stage.machine(Part::Proxy).expect("a machine").cut_off(),
+            _ => victim.signal(Signal::STOP),
+        }
         self.stage.disarm(point);
         self.goes_on(cell).await;
-        victim.signal(Signal::CONT);
+        match fault {
+            Fault::CutOff => self.stage.machine(Part::Proxy).expect("a machine").reconnect(),
+            _ => victim.signal(Signal::CONT),
+        }
         drop(writer);
         self.is_back(&victim, cell).await;
     }
@@ -281,6 +300,14 @@ impl Play {
     }
 
     async fn server_fails(&mut self, part: Part, fault: Fault, backup: Option<Backup>) {
+        if matches!(fault, Fault::CutOff | Fault::PowerLost) {
+            if fault == Fault::PowerLost {
+                self.stage.server_mut(part).kill().expect("killed");
+                self.stage.start_again(part);
+            }
+            tokio::time::sleep(CUT_OFF_FOR).await;
+            return self.stage.machine(part).expect("a machine").reconnect();
+        }
         if fault == Fault::Frozen {
             let frozen = Frozen::server(self.stage.server_mut(part));
             return frozen_for(frozen).await;
@@ -300,14 +327,26 @@ async fn frozen_for(server: Frozen) {
     server.thaw();
 }
 
+/// Longer than a driver's lease, than a proxy's, and than the pause.
+const CUT_OFF_FOR: Duration = Duration::from_secs(6);
+
 async fn play(cells: &[Cell]) {
-    let mut play = Play::start(cells).await;
+    play_on(Arc::default(), cells).await;
+}
+
+async fn play_on(machines: Arc<[Machine]>, cells: &[Cell]) {
+    let mut play = Play::start(cells, &machines).await;
     for cell in cells {
         if partitions_on(&play.stage.proxy, "t", "a").await.len() < 4 {
-            play = Play::start(cells).await;
+            drop(play);
+            play = Play::start(cells, &machines).await;
         }
         Box::pin(play.cell(cell)).await;
     }
+}
+
+fn play_on_machines(name: &str, cells: &[Cell]) {
+    on_machines(name, MACHINES, |machines| play_on(machines, cells));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -424,6 +463,41 @@ async fn a_shard_that_freezes_keeps_no_move_from_ending() {
 async fn a_map_that_freezes_keeps_no_move_from_ending() {
     let points = [&BEFORE_THE_HOLD[..], &IN_THE_PAUSE, &AFTER_THE_PAUSE].concat();
     play(&cells(Part::Map, Fault::Frozen, &points, &["held", "fenced", "switched"])).await;
+}
+
+#[test]
+fn a_driver_that_is_cut_off_is_replaced() {
+    let points = [&BEFORE_THE_HOLD[..], &IN_THE_PAUSE, &AFTER_THE_PAUSE, &IN_THE_GRACE_PERIOD, &ON_THE_WAY_BACK].concat();
+    play_on_machines("a_driver_that_is_cut_off_is_replaced", &cells(Part::Driver, Fault::CutOff, &points, &["fenced"]));
+}
+
+#[test]
+fn a_proxy_that_is_cut_off_keeps_no_move_from_ending() {
+    let points = [&BEFORE_THE_HOLD[..], &IN_THE_PAUSE, &AFTER_THE_PAUSE, &IN_THE_GRACE_PERIOD, &ON_THE_WAY_BACK].concat();
+    let cells = cells(Part::Proxy, Fault::CutOff, &points, &["held"]);
+    play_on_machines("a_proxy_that_is_cut_off_keeps_no_move_from_ending", &cells);
+}
+
+#[test]
+fn servers_that_are_cut_off_keep_no_move_from_ending() {
+    let points = [&BEFORE_THE_HOLD[..], &IN_THE_PAUSE, &AFTER_THE_PAUSE].concat();
+    let cells = [
+        cells(Part::Source, Fault::CutOff, &points, &["fenced", "switched"]),
+        cells(Part::Target, Fault::CutOff, &points, &["subscribed", "fenced"]),
+        cells(Part::Map, Fault::CutOff, &points, &["held", "switched"]),
+    ];
+    play_on_machines("servers_that_are_cut_off_keep_no_move_from_ending", &cells.concat());
+}
+
+#[test]
+fn servers_that_lose_their_power_keep_no_move_from_ending() {
+    let points = [&BEFORE_THE_HOLD[..], &IN_THE_PAUSE, &AFTER_THE_PAUSE].concat();
+    let cells = [
+        cells(Part::Source, Fault::PowerLost, &points, &["switched"]),
+        cells(Part::Target, Fault::PowerLost, &points, &["fenced"]),
+        cells(Part::Map, Fault::PowerLost, &points, &["fenced"]),
+    ];
+    play_on_machines("servers_that_lose_their_power_keep_no_move_from_ending", &cells.concat());
 }
 
 /// It fails over to a server that has not heard of the switch, nor of what came after it.

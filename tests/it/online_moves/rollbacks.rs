@@ -287,7 +287,8 @@ async fn a_rollback_can_be_called_off_before_its_switch() {
     transaction.execute("UPDATE t SET v = 'w'", &[]).await.expect("every row");
     let rollback = rebalance(&cluster, &["rollback", "1"]);
     let called_off = async {
-        until_move(&cluster, |_, error| error.contains("could not be cut over within 100 ms")).await;
+        until_move(&cluster, |_, error| error.contains("have written in the partitions at shard \"b\" are open: postgres (pid "))
+            .await;
         let shown = text(&rebalance(&cluster, &["show", "1"]).await.stdout);
         assert!(shown.contains("abort would  end the rollback"), "{shown}");
         let aborted = rebalance(&cluster, &["abort", "1"]).await;

@@ -6,6 +6,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::super::direction::Direction;
+use super::super::estimate::Estimate;
 use super::super::marker;
 use super::super::moving::Moving;
 use super::super::objects;
@@ -33,6 +34,11 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     }
     moving.none_is_silent().await?;
     let _quiet = moving.quiet().await;
+    let estimate = Estimate::measure(moving, Direction::Forward).await?;
+    if let Some(reason) = estimate.excess(moving, Direction::Forward) {
+        return Err(Stop::Again(reason));
+    }
+    estimate.note(moving).await?;
     cutting_over::run(moving, Direction::Forward).await
 }
 
@@ -54,15 +60,12 @@ async fn catch_up(moving: &mut Moving) -> Result<(), Stop> {
                 "a table of the copy has left replication; the log of the target's server says why".to_owned(),
             ));
         }
-        let expected = marker::round_trip(moving, Direction::Forward).await?;
-        if expected < budget / 2 {
-            let (id, term, state) = (moving.the_move.id, moving.term, moving.the_move.state);
-            let expected = json!({ "expected_pause_ms": expected.as_secs_f64() * 1000.0 });
-            moving.store.advance_move((id, term), state, state, expected, None).await?;
+        let behind = marker::round_trip(moving, Direction::Forward).await?;
+        if behind < budget / 2 {
             moving.waits_for(None);
             return Ok(());
         }
-        moving.waits_for(Some(format!("the copy is {} ms behind", expected.as_millis())));
+        moving.waits_for(Some(format!("the copy is {} ms behind", behind.as_millis())));
         sleep(POLL_INTERVAL).await;
     }
 }

@@ -16,7 +16,7 @@ use super::super::moving::Moving;
 use super::super::objects;
 use super::super::replication;
 use super::super::stop::Stop;
-use crate::shardmap::MoveState;
+use crate::shardmap::{MoveId, MoveState};
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     let id = moving.the_move.id;
@@ -91,6 +91,18 @@ pub(in super::super) async fn followed(moving: &mut Moving, direction: Direction
          WHERE s.subname = '{name}' AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
     );
     Ok(moving.subscriber(direction).rows::<Followed>(&sql).await?.pop().unwrap_or_default())
+}
+
+/// Fails where [`Followed::is_complete`] would say no. A statement.
+pub(in super::super) fn require_complete(id: MoveId, direction: Direction, tables: usize) -> String {
+    let expression = format!(
+        "SELECT pg_catalog.count(*) FILTER (WHERE r.srsubstate = 'r') || ' of ' || pg_catalog.count(*) \
+         FROM pg_catalog.pg_subscription s JOIN pg_catalog.pg_subscription_rel r ON r.srsubid = s.oid \
+         WHERE s.subname = '{}' AND s.subenabled \
+           AND s.subdbid = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())",
+        direction.name(id)
+    );
+    objects::require(&expression, &format!("'{0} of {0}'", tables + 1), "a table of the copy does not follow")
 }
 
 /// How far the copy is.

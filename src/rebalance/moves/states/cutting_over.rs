@@ -16,7 +16,8 @@ use tokio::time::{Instant, timeout_at};
 use super::super::direction::Direction;
 use super::super::drive::Driver;
 use super::super::moving::Moving;
-use super::super::site::Site;
+use super::super::pause::Pause;
+use super::super::site::{INCARNATION, Site};
 use super::super::stop::Stop;
 use super::super::{marker, objects, reverse};
 use super::preparing::{known_shapes, shapes_sql};
@@ -25,11 +26,14 @@ use crate::catalog::quoted_literal;
 use crate::shardmap::{Epoch, Move, MoveState, Term};
 
 pub(in super::super) async fn run(moving: &mut Moving, direction: Direction) -> Result<(), Stop> {
-    let began = Instant::now();
     let budget = Duration::from_millis(moving.the_move.options.max_pause_ms);
+    let before = Before::read(moving, direction).await?;
+    let mut pause = Pause::begin();
+    let deadline = pause.began() + budget;
     let held = moving.store.hold_move(&moving.actor, moving.the_move.id, moving.term).await?;
     held_for(moving, direction);
-    let outcome = timeout_at(began + budget, Box::pin(fence(moving, direction, held, began + budget))).await;
+    pause.passed("hold");
+    let outcome = timeout_at(deadline, Box::pin(fence(moving, direction, (held, &before), (&mut pause, deadline)))).await;
     let refused = match outcome {
         Ok(Ok(())) => None,
         Ok(Err(stop @ (Stop::Overtaken | Stop::Failed(_) | Stop::Rest(_)))) => return Err(stop),
@@ -39,10 +43,11 @@ pub(in super::super) async fn run(moving: &mut Moving, direction: Direction) -> 
     match refused {
         None => {
             switch(moving, direction, held).await?;
-            switched::take_over(moving, direction, Some(began)).await
+            pause.passed("switch");
+            switched::take_over(moving, direction, Some((pause, held.incarnation))).await
         }
         Some(reason) => {
-            tracing::info!(move_id = moving.the_move.id.0, reason, "cut-over was given up, and is tried again");
+            tracing::info!(move_id = moving.the_move.id.0, reason, steps = %pause, "cut-over was given up, and is tried again");
             // What was cut off may still be under way on that connection: the next driver's term waits for it.
             Err(Stop::Again(reason))
         }
@@ -113,33 +118,68 @@ pub(in super::super) async fn switch_again(moving: &mut Moving, direction: Direc
 /// In the journal: the map has forgotten a switch of which the new owner knows.
 const DECIDED_ELSEWHERE: &str = "decided_elsewhere";
 
-async fn fence(moving: &mut Moving, direction: Direction, epoch: Epoch, deadline: Instant) -> Result<(), Stop> {
+/// What both servers were before statements are held, which a cut-over must not find changed.
+struct Before {
+    publisher: String,
+    subscriber: String,
+}
+
+impl Before {
+    /// With what can be done before the pause, so that there is less to do in it.
+    async fn read(moving: &mut Moving, direction: Direction) -> Result<Self, Stop> {
+        if advances_way_back(moving, direction) {
+            reverse::advance_most(moving).await;
+        }
+        let (publisher, subscriber) = moving.sides(direction);
+        let (publisher, subscriber) = tokio::try_join!(publisher.incarnation(), subscriber.incarnation())?;
+        Ok(Self { publisher, subscriber })
+    }
+}
+
+fn advances_way_back(moving: &Moving, direction: Direction) -> bool {
+    direction == Direction::Forward && reverse::is_ready(&moving.the_move)
+}
+
+async fn fence(
+    moving: &mut Moving,
+    direction: Direction,
+    (held, before): (Epoch, &Before),
+    (pause, deadline): (&mut Pause, Instant),
+) -> Result<(), Stop> {
     moving.reach_on_way(direction, "held").await;
-    let incarnations = (moving.source.incarnation().await?, moving.target.incarnation().await?);
-    all_drained(moving, epoch).await?;
+    all_drained(moving, held).await?;
+    pause.passed("drain");
     moving.reach_on_way(direction, "drained").await;
     let number = close(moving, direction, deadline).await?;
+    pause.passed("close");
     moving.reach_on_way(direction, "fenced").await;
-    marker::arrival(moving, direction, number, marker::POLL_INTERVAL_HELD).await?;
-    if !copying::followed(moving, direction).await?.is_complete(moving.tables.len()) {
-        return Err(Stop::Again("a table of the copy does not follow".to_owned()));
-    }
-    // Visible is not durable: this commit flushes all that replication has applied before it.
-    moving.subscriber(direction).act("SELECT 1").await?;
-    if direction == Direction::Forward && reverse::is_ready(&moving.the_move) {
-        reverse::advance_to_flushed(moving).await?;
-    }
+    marker::arrival(moving, direction, number).await?;
+    pause.passed("marker");
+    make_durable(moving, direction, before).await?;
+    pause.passed("durable");
     moving.reach_on_way(direction, "durable").await;
-    if incarnations != (moving.source.incarnation().await?, moving.target.incarnation().await?) {
-        return Err(Stop::Again("a server was restarted".to_owned()));
-    }
+    Ok(())
+}
+
+/// Visible is not durable: the subscriber's first commit flushes all that replication has applied before it. Only behind that does the
+/// slot of the way back advance, and is it known that no crash has taken anything.
+async fn make_durable(moving: &mut Moving, direction: Direction, before: &Before) -> Result<(), Stop> {
+    let id = moving.the_move.id;
+    let unchanged = |known: &str| objects::require(INCARNATION, &quoted_literal(known), "a server was restarted");
+    let is_complete = copying::require_complete(id, direction, moving.tables.len());
+    let advance = if advances_way_back(moving, direction) { reverse::advance_to_flushed(id) } else { String::new() };
+    let durable = format!("{advance}{}", unchanged(&before.subscriber));
+    let (publisher, subscriber) = moving.sides(direction);
+    // The marker has arrived: all that the publisher has to be is the one that has sent it.
+    let publisher_unchanged = unchanged(&before.publisher);
+    tokio::try_join!(subscriber.act_twice(&is_complete, &durable), publisher.send(&publisher_unchanged))?;
     Ok(())
 }
 
 /// As [`Moving::all_reached`], at a quicker pace; and no transaction is left that passes the hold.
 async fn all_drained(moving: &Moving, epoch: Epoch) -> Result<(), Stop> {
     while !moving.store.proxies_not_drained(epoch, &moving.both()).await?.behind.is_empty() {
-        tokio::time::sleep(Duration::from_millis(3)).await;
+        tokio::time::sleep(DRAIN_POLL_INTERVAL).await;
     }
     Ok(())
 }
@@ -148,11 +188,10 @@ async fn all_drained(moving: &Moving, epoch: Epoch) -> Result<(), Stop> {
 async fn close(moving: &mut Moving, direction: Direction, deadline: Instant) -> Result<i64, Stop> {
     let id = moving.the_move.id;
     let number = marker::new_number(direction);
-    let check = format!(
-        "DO $check$ BEGIN IF ({}) IS DISTINCT FROM {} THEN RAISE EXCEPTION USING ERRCODE = '55000', \
-         MESSAGE = 'a table of the move was changed, truncated or rewritten since it was prepared'; END IF; END $check$;",
-        shapes_sql(moving),
-        quoted_literal(known_shapes(moving, direction))
+    let check = objects::require(
+        &shapes_sql(moving),
+        &quoted_literal(known_shapes(moving, direction)),
+        "a table of the move was changed, truncated or rewritten since it was prepared",
     );
     let text = format!("{}{check}{}", objects::close_gate(id), objects::marker(id, number));
     let patience = deadline.saturating_duration_since(Instant::now());
@@ -184,3 +223,6 @@ fn is_switched(now: &Move, direction: Direction) -> bool {
         Direction::Back => now.is_rollback && now.state.has_gone_back(),
     }
 }
+
+/// Statements are held meanwhile.
+const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(1);

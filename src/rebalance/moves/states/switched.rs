@@ -10,15 +10,17 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::super::direction::Direction;
+use super::super::estimate::Estimate;
 use super::super::moving::Moving;
 use super::super::objects;
+use super::super::pause::{Pause, milliseconds};
 use super::super::replication;
 use super::super::reverse;
 use super::super::stop::Stop;
-use super::super::{marker, verify};
+use super::super::verify;
 use super::{catching_up, cutting_over, preparing};
 use crate::shardmap::{Asked, MoveState};
 
@@ -76,49 +78,63 @@ fn waits_for(moving: &Moving) -> Option<String> {
 
 /// The last acts of the pause. The residue of the side that gives the set away is known before the other's ends: a row is never
 /// counted twice.
-pub(in super::super) async fn take_over(
-    moving: &mut Moving,
-    direction: Direction,
-    held_since: Option<Instant>,
-) -> Result<(), Stop> {
+pub(in super::super) async fn take_over(moving: &mut Moving, direction: Direction, held: Option<(Pause, i64)>) -> Result<(), Stop> {
     let (id, group) = (moving.the_move.id, moving.group_id());
     let residue = objects::add_residue(id, group, &moving.keys.residue_values(&moving.group.key_types));
     moving.publisher(direction).act(&residue).await?;
     moving.reach_on_way(direction, "residue_at_source").await;
-    let incarnation = moving.store.epoch().await?.incarnation;
+    let (mut pause, incarnation) = match held {
+        Some((pause, incarnation)) => (Some(pause), incarnation),
+        None => (None, moving.store.epoch().await?.incarnation),
+    };
+    passed(&mut pause, "residue");
     let decided = objects::decide(id, incarnation);
     let opened = format!("{decided}{}{}", objects::remove_residue(id, group), objects::open_gate(id));
     moving.subscriber(direction).act(&opened).await?;
     moving.reach_on_way(direction, "target_opened").await;
-    let pause = held_since.map(|since| since.elapsed());
-    let epoch = moving.store.open_move(&moving.actor, id, moving.term, pause).await?;
+    passed(&mut pause, "open");
+    let length = pause.as_ref().map(Pause::length);
+    let epoch = moving.store.open_move(&moving.actor, id, moving.term, length).await?;
+    passed(&mut pause, "online");
     moving.reach_on_way(direction, "online").await;
     let (opened, what) = match direction {
         Direction::Forward => ("opened", "partitions have moved"),
         Direction::Back => ("reopened", "partitions have moved back"),
     };
     moving.the_move.journal[opened] = json!(epoch.counter);
-    tracing::info!(move_id = id.0, pause_ms = pause.map(|pause| pause.as_millis() as u64), "{what}");
-    Ok(())
+    let Some(pause) = pause else {
+        tracing::info!(move_id = id.0, "{what}");
+        return Ok(());
+    };
+    let expected_ms = moving.the_move.journal.get("expected_pause_ms").and_then(serde_json::Value::as_f64);
+    tracing::info!(move_id = id.0, pause_ms = length.map(milliseconds), expected_ms, steps = %pause, "{what}");
+    moving.remember("pause_steps", pause.to_json()).await
+}
+
+fn passed(pause: &mut Option<Pause>, step: &'static str) {
+    if let Some(pause) = pause {
+        pause.passed(step);
+    }
 }
 
 /// A person may think better of it until the cut-over, which is given up and tried again as on the way forward.
 async fn roll_back(moving: &mut Moving) -> Result<(), Stop> {
     let attempts = moving.the_move.journal.get("rollback_attempts").and_then(serde_json::Value::as_i64).unwrap_or_default();
     catching_up::back_off(i32::try_from(attempts).unwrap_or(i32::MAX)).await;
-    let budget = Duration::from_millis(moving.the_move.options.max_pause_ms);
     loop {
         if !is_still_asked(moving).await? {
             return Ok(());
         }
         // Between two looks at what is asked.
-        match timeout(ASKED_INTERVAL, marker::round_trip(moving, Direction::Back)).await {
-            Ok(expected) => {
-                let expected = expected?;
-                if expected < budget / 2 {
+        match timeout(ASKED_INTERVAL, Box::pin(Estimate::measure(moving, Direction::Back))).await {
+            Ok(estimate) => {
+                let estimate = estimate?;
+                let excess = estimate.excess(moving, Direction::Back);
+                if excess.is_none() {
+                    estimate.note(moving).await?;
                     break;
                 }
-                moving.waits_for(Some(format!("the copies at the source are {} ms behind", expected.as_millis())));
+                moving.waits_for(excess);
             }
             Err(_) => moving.waits_for(Some("the copies at the source do not follow".to_owned())),
         }

@@ -1,0 +1,96 @@
+//! Whether the server still has a connection that waits for an answer.
+//!
+//! A link that is down says nothing, and neither does a machine that has lost its power: what waits for an answer would wait for ever,
+//! and the move with it, while its driver tells the map that it lives. An answer may take hours (rows are compared, a slot waits for
+//! transactions), so there is no deadline. Another connection asks the server now and then.
+
+use std::time::Duration;
+
+use sqlx::AssertSqlSafe;
+use sqlx::postgres::PgConnection;
+use tokio::time::{sleep, timeout};
+
+use crate::config::ShardUrl;
+use crate::net::{AttemptError, Attempts};
+
+/// By what its server knows a connection. Not `Debug`: holds a password.
+pub(super) struct Backend {
+    url: ShardUrl,
+    pid: i32,
+    /// Seconds since 1970, as text.
+    started: String,
+}
+
+/// What another connection has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pulse {
+    There,
+    Gone,
+    /// Nobody answers.
+    Silent,
+}
+
+impl Backend {
+    pub(super) async fn of(url: ShardUrl, connection: &mut PgConnection) -> Result<Self, sqlx::Error> {
+        let sql = format!("SELECT a.pid, {STARTED} FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_catalog.pg_backend_pid()");
+        let (pid, started) = sqlx::query_as(AssertSqlSafe(sql)).persistent(false).fetch_one(connection).await?;
+        Ok(Self { url, pid, started })
+    }
+
+    /// Ends when the server does not have the connection any more, or does not answer for some time.
+    async fn until_lost(&self) {
+        let mut silent = 0;
+        loop {
+            sleep(PULSE_INTERVAL).await;
+            match timeout(PULSE_TIMEOUT, Box::pin(self.pulse())).await.unwrap_or(Pulse::Silent) {
+                Pulse::There => silent = 0,
+                Pulse::Gone => return,
+                Pulse::Silent => silent += 1,
+            }
+            if silent == SILENT_MAX {
+                return;
+            }
+        }
+    }
+
+    /// Not bounded.
+    async fn pulse(&self) -> Pulse {
+        let sql = format!(
+            "SELECT EXISTS (SELECT FROM pg_catalog.pg_stat_activity a WHERE a.pid = {} AND {STARTED} = '{}')",
+            self.pid, self.started
+        );
+        let mut attempts = Attempts::of(&self.url, "shardgate mover");
+        let mut pulse = Pulse::Silent;
+        while let Some((_, attempt)) = attempts.next().await {
+            let found = match attempt {
+                Ok(mut other) => sqlx::query_scalar(AssertSqlSafe(sql.clone())).persistent(false).fetch_one(&mut other).await,
+                Err(AttemptError::Connect(error)) => Err(error),
+                Err(AttemptError::Options(_)) => continue,
+            };
+            match found {
+                Ok(true) => return Pulse::There,
+                Ok(false) => pulse = Pulse::Gone,
+                // It answers, if only that it takes no more connections, or is not ready yet.
+                Err(sqlx::Error::Database(_)) => return Pulse::There,
+                Err(_) => {}
+            }
+        }
+        pulse
+    }
+}
+
+/// `None`: the connection was lost meanwhile, and takes nothing any more. Without a backend it is not looked at.
+pub(super) async fn unless_lost<T>(backend: Option<&Backend>, answer: impl Future<Output = T>) -> Option<T> {
+    let Some(backend) = backend else { return Some(answer.await) };
+    tokio::select! {
+        biased;
+        answer = answer => Some(answer),
+        () = backend.until_lost() => None,
+    }
+}
+
+const STARTED: &str = "pg_catalog.date_part('epoch', a.backend_start)::pg_catalog.text";
+const PULSE_INTERVAL: Duration = Duration::from_secs(8);
+const PULSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A link may be down for a moment.
+const SILENT_MAX: u32 = 2;
