@@ -26,10 +26,7 @@ use super::shard_connection::ShardConnection;
 use super::turn::Unmade;
 use crate::catalog::{Relation, quoted_identifier, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{ProxyBehind, Silent, StoreError};
-
-/// Name of the trigger; the catalogue leaves out triggers whose function is ours.
-const TRIGGER: &str = "shardgate_declaring";
+use crate::shardmap::{DECLARING_TRIGGER as TRIGGER, ProxyBehind, Silent, StoreError};
 
 /// How often dropping the trigger is tried, each time within the connection's `lock_timeout`.
 const DROP_ATTEMPTS: usize = 6;

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 use super::Control;
 use super::shard_connection::ShardConnection;
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{MapSnapshot, Planned, Shard, ShardState, StoreError};
+use crate::shardmap::{DECLARATION_LOCK, MapSnapshot, Planned, Shard, ShardState, StoreError};
 
 /// Why a declaration was not made.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl Turn {
 
 async fn lock(home: &mut ShardConnection) -> Result<(), PgError> {
     home.run(&format!("SET lock_timeout = '{}s'", TURN_PATIENCE.as_secs())).await?;
-    home.run(LOCK).await.map_err(|error| match error.code {
+    home.run(&format!("SELECT pg_advisory_lock({DECLARATION_LOCK})")).await.map_err(|error| match error.code {
         SqlState::LOCK_NOT_AVAILABLE => PgError::new(SqlState::LOCK_NOT_AVAILABLE, "another declaration is under way")
             .with_detail(format!("It has not ended within {} s, and only one can be made at a time.", TURN_PATIENCE.as_secs()))
             .with_hint("Call the function again when add_shard(), distribute_table() or reference_table() of the other has ended."),
@@ -145,6 +145,3 @@ const TURN_PATIENCE: Duration = Duration::from_secs(60);
 /// As long as a declaration waits for a table's lock.
 const SCHEMA_PATIENCE: Duration = Duration::from_secs(5);
 const SCHEMA_POLL_INTERVAL: Duration = Duration::from_millis(20);
-
-// "shrd" and "decl" as numbers. Shared with nobody: of each cluster the home shard is another database.
-const LOCK: &str = "SELECT pg_advisory_lock(1936224868, 1684366188)";

@@ -5,6 +5,7 @@
 //! shard knows of a move that the map has forgotten.
 
 mod copies;
+mod declarations;
 mod fences;
 mod named;
 mod records;
@@ -133,6 +134,10 @@ impl Look<'_> {
                     }
                 }
             }
+        }
+        match declarations::find(shard, &mut site, self, fixes).await {
+            Ok(left) => found.extend(left),
+            Err(error) => found.push(unreachable(shard, &error.to_string())),
         }
         found.extend(strays::find(shard, self).await);
         found

@@ -80,5 +80,5 @@ async fn set_aside(site: &mut Site, look: &Look<'_>) -> Result<Option<Leftover>,
 
 const RECORDS: [(&str, &str); 3] =
     [("residue", "residues"), ("marker", "markers of replication"), ("term", "the term of a driver")];
-const REMOVED_WITHIN: Duration = Duration::from_secs(2);
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+pub(super) const REMOVED_WITHIN: Duration = Duration::from_secs(2);
+pub(super) const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);

@@ -73,11 +73,18 @@ async fn doctor_finds_and_removes_what_is_left_over() {
     let healthy = rebalance(&cluster, &["doctor"]).await;
     assert_eq!(healthy.status.code(), Some(0), "{}", text(&healthy.stdout));
     plant(&cluster).await;
+    let declaring = cluster.connect_shard(0).await;
+    declaring.execute("SELECT pg_advisory_lock(1936224868, 1684366188)", &[]).await.expect("the turn of a declaration");
     let found = rebalance(&cluster, &["doctor", "--json"]).await;
     assert_eq!(found.status.code(), Some(1));
     let told = text(&found.stdout);
     let back = |kind: &str| told.contains(&format!("{kind} shardgate_move_77_back"));
     assert!(["subscription", "publication", "slot"].into_iter().all(back), "what a way back has left: {told}");
+    assert!(!told.contains("writes to table"), "of a declaration that runs: {told}");
+    drop(declaring);
+    let found = text(&rebalance(&cluster, &["doctor"]).await.stdout);
+    assert!(found.contains("writes to table public.t are refused by a declaration that did not end"), "{found}");
+    assert!(found.contains("shard \"half\" is registered, and add_shard() has not ended"), "{found}");
     for kind in [
         "slot shardgate_move_77",
         "publication",
@@ -110,6 +117,13 @@ async fn doctor_finds_and_removes_what_is_left_over() {
     // What the map has forgotten a person looks at.
     let known = source.query("DELETE FROM shardgate.switched RETURNING move_id", &[]).await.expect("switches");
     assert_eq!(known.iter().map(|row| row.get(0)).collect::<Vec<i32>>(), [77]);
+    proxy
+        .connect()
+        .await
+        .batch_execute("INSERT INTO t VALUES (2001, 'x'); DELETE FROM t WHERE id = 2001")
+        .await
+        .expect("writes go on");
+    proxy.connect().await.batch_execute("SELECT shardgate.drop_shard('half')").await.expect("dropped");
     cluster.connect_shard(1).await.batch_execute("DELETE FROM t WHERE v = 'stray'").await.expect("deleted");
     let healthy = rebalance(&cluster, &["doctor"]).await;
     assert_eq!(healthy.status.code(), Some(0), "{}", text(&healthy.stdout));
@@ -168,10 +182,14 @@ async fn plant(cluster: &Cluster) {
              INSERT INTO shardgate.switched (move_id, incarnation) VALUES (1, 1), (77, 1);
              CREATE TABLE IF NOT EXISTS shardgate.set_aside (transaction xid8 NOT NULL, relation regclass NOT NULL, contents text NOT NULL);
              INSERT INTO shardgate.set_aside VALUES (pg_current_xact_id(), 't', '(1,x)');
-             INSERT INTO pg_replication_origin VALUES (999, 'pg_999999')",
+             INSERT INTO pg_replication_origin VALUES (999, 'pg_999999');
+             CREATE TRIGGER shardgate_declaring BEFORE INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION shardgate.refuse_while_declaring()",
         )
         .await
         .expect("planted");
+    let half =
+        "SELECT * FROM shardgate_map.add_shard(NULL, 'test', 'half', 'postgres://postgres@127.0.0.1:1/half', NULL, 1, NULL, NULL)";
+    cluster.connect_map().await.batch_execute(half).await.expect("registered");
     let copy_slot = "SELECT pg_create_logical_replication_slot(format('pg_999999_sync_16400_%s', system_identifier), 'pgoutput')
                      FROM pg_control_system()";
     source.query_one(copy_slot, &[]).await.expect("the slot of a copy");
@@ -228,23 +246,35 @@ async fn an_open_writer_delays_the_cut_over_and_sees_every_row() {
     let partition = partitions_on(&proxy, "t", "a").await[0].to_string();
     let arguments = ["--to", "b", "--finish", "--max-pause", "200ms", "--manual-cutover", "--detach"];
     rebalance(&cluster, &[&["move", "--partition", &partition][..], &arguments].concat()).await;
-    // It waits before the copy for what has written already; new writers hold it up at the cut-over.
+    // It waits before the copy for what has written already; what has locked since holds it up at the cut-over.
     until_move(&cluster, |_, error| error.contains("open transactions: postgres (pid ")).await;
     transaction.commit().await.expect("commit");
     until_move(&cluster, |_, error| error.contains("cutover")).await;
     let transaction = writer.transaction().await.expect("begin");
-    assert_eq!(transaction.execute("UPDATE t SET v = 'x'", &[]).await.expect("every row"), 1000);
+    assert_eq!(transaction.query("SELECT id FROM t FOR UPDATE", &[]).await.expect("every row").len(), 1000);
     let map = cluster.connect_map().await;
     map.execute("UPDATE shardgate_map.move SET asked = 'cutover'", &[]).await.expect("asked");
-    let attempts = "SELECT attempts FROM shardgate_map.move ORDER BY move_id DESC LIMIT 1";
+    let seen = async || {
+        let last = "SELECT attempts, term FROM shardgate_map.move ORDER BY move_id DESC LIMIT 1";
+        let row = map.query_one(last, &[]).await.expect("the move");
+        (row.get::<_, i32>(0), row.get::<_, i64>(1))
+    };
     let deadline = Instant::now() + Duration::from_secs(60);
-    while map.query_one(attempts, &[]).await.expect("attempts").get::<_, i32>(0) < 3 {
+    while seen().await.0 < 3 {
         // It passes the hold, and reads by one owner of each row.
-        let count: i64 = transaction.query_one("SELECT count(*) FROM t WHERE v = 'x'", &[]).await.expect("count").get(0);
+        let count: i64 = transaction.query_one("SELECT count(*) FROM t WHERE v = 'w'", &[]).await.expect("count").get(0);
         assert_eq!(count, 1000);
         assert!(Instant::now() < deadline, "the cut-over is not tried");
     }
     assert_eq!(transaction.execute("UPDATE t SET v = 'y'", &[]).await.expect("every row"), 1000);
+    // What has written can be seen before anybody is held.
+    let waits = "transactions that have written in the partitions at shard \"a\" are open: postgres (pid ";
+    until_move(&cluster, |_, error| error.contains(waits)).await;
+    let (attempts, term) = seen().await;
+    while seen().await.1 < term + 2 {
+        assert!(Instant::now() < deadline, "nobody looks");
+    }
+    assert_eq!(seen().await.0, attempts, "statements were held for nothing");
     transaction.commit().await.expect("commit");
     until_move(&cluster, |state, _| state == "done").await;
     let count: i64 = writer.query_one("SELECT count(*) FROM t WHERE v = 'y'", &[]).await.expect("count").get(0);
