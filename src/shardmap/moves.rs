@@ -372,12 +372,6 @@ impl Store {
         self.epoch_of(sqlx::query(sql).bind(actor).bind(id.0).bind(term.0)).await
     }
 
-    /// The epoch from which on statements of the set wait.
-    pub async fn hold_move(&self, actor: &str, id: MoveId, term: Term) -> Result<Epoch, StoreError> {
-        let sql = "SELECT h.incarnation, h.counter FROM shardgate_map.hold_move($1, $2, $3) h";
-        self.epoch_of(sqlx::query(sql).bind(actor).bind(id.0).bind(term.0)).await
-    }
-
     /// The incarnation of the map that has held the set last.
     pub async fn held_in(&self, id: MoveId) -> Result<Option<i64>, StoreError> {
         self.answered(
@@ -396,23 +390,6 @@ impl Store {
         let query =
             sqlx::query("SELECT shardgate_map.release_move($1, $2, $3, $4)::text").bind(actor).bind(id.0).bind(term.0).bind(error);
         self.change(query).await.map(drop)
-    }
-
-    /// The point of no return. Where the outcome is unknown, the move's state tells it.
-    pub async fn switch_move(&self, actor: &str, id: MoveId, term: Term, held: Epoch) -> Result<(), StoreError> {
-        let query = sqlx::query("SELECT shardgate_map.switch_move($1, $2, $3, $4)::text")
-            .bind(actor)
-            .bind(id.0)
-            .bind(term.0)
-            .bind(held.incarnation);
-        self.change(query).await.map(drop)
-    }
-
-    /// The epoch by which statements of the set go on at the new owner.
-    pub async fn open_move(&self, actor: &str, id: MoveId, term: Term, pause: Option<Duration>) -> Result<Epoch, StoreError> {
-        let sql = "SELECT o.incarnation, o.counter FROM shardgate_map.open_move($1, $2, $3, $4) o";
-        let pause = pause.map(|pause| pause.as_secs_f64() * 1000.0);
-        self.epoch_of(sqlx::query(sql).bind(actor).bind(id.0).bind(term.0).bind(pause)).await
     }
 
     /// `Done` or `Aborted`: nothing of the move is left on a shard.

@@ -12,8 +12,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::AssertSqlSafe;
 use sqlx::types::Json;
+use sqlx::{AssertSqlSafe, FromRow};
 use tokio::time::{Instant, sleep};
 
 use super::ShardMap;
@@ -24,7 +24,7 @@ use super::fences::{FENCES, Fence};
 use super::lease::{ABANDONED_AFTER, LEASE, ProxyId};
 use super::model::{Epoch, ShardId};
 use super::process;
-use super::store::Store;
+use super::store::{Kept, Store};
 
 /// Proxies whose lease has run out, and which may run all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct ProxiesSeen {
 }
 
 /// One row of the proxies, for judging leases.
-#[derive(sqlx::FromRow)]
+#[derive(FromRow)]
 struct ProxyRow {
     proxy_id: i64,
     address: String,
@@ -197,12 +197,6 @@ impl Store {
         Ok(ProxiesSeen::of(rows, |row| row.may_reach(shards, |row| row.reached() < epoch)))
     }
 
-    /// As [`Store::proxies_behind`], and those that have transactions which pass the hold of this epoch.
-    pub async fn proxies_not_drained(&self, held: Epoch, shards: &[ShardId]) -> Result<ProxiesSeen, StoreError> {
-        let rows = self.proxies().await?;
-        Ok(ProxiesSeen::of(rows, |row| row.may_reach(shards, |row| row.reached() < held || row.drained < held.counter)))
-    }
-
     /// Those that have not renewed their leases for a while, by the map database's clock, and may still reach these shards.
     pub async fn proxies_silent(&self, for_longer_than: Duration, shards: &[ShardId]) -> Result<ProxiesSeen, StoreError> {
         let rows = self.proxies().await?;
@@ -244,20 +238,28 @@ impl Store {
     }
 
     async fn proxies(&self) -> Result<Vec<ProxyRow>, StoreError> {
-        self.answered(
-            sqlx::query_as(AssertSqlSafe(format!(
-                "SELECT proxy_id, address, incarnation, counter, renewals, drained, process, generation, NULL::int[] AS fenced_on,
-                        extract(epoch FROM clock_timestamp() - last_seen)::float8 AS silent
-                 FROM shardgate_map.proxy
-                 UNION ALL {FENCES}"
-            )))
-            .fetch_all(&self.pool()?),
-        )
-        .await
+        self.answered(sqlx::query_as(AssertSqlSafe(proxies_sql())).fetch_all(&self.pool()?)).await
     }
 }
 
+fn proxies_sql() -> String {
+    format!(
+        "SELECT proxy_id, address, incarnation, counter, renewals, drained, process, generation, NULL::int[] AS fenced_on,
+                extract(epoch FROM clock_timestamp() - last_seen)::float8 AS silent
+         FROM shardgate_map.proxy
+         UNION ALL {FENCES}"
+    )
+}
+
 impl ProxiesSeen {
+    /// As [`Store::proxies_behind`], and those that have transactions which pass the hold of this epoch.
+    pub(super) async fn not_drained(kept: &mut Kept, held: Epoch, shards: &[ShardId]) -> Result<Self, StoreError> {
+        let rows = kept.rows(sqlx::query(AssertSqlSafe(proxies_sql()))).await?;
+        let rows: Result<Vec<ProxyRow>, sqlx::Error> = rows.iter().map(ProxyRow::from_row).collect();
+        let rows = rows.map_err(StoreError::reading)?;
+        Ok(Self::of(rows, |row| row.may_reach(shards, |row| row.reached() < held || row.drained < held.counter)))
+    }
+
     fn of(rows: Vec<ProxyRow>, is_behind: impl Fn(&ProxyRow) -> bool) -> Self {
         let (renewals, fences) = (renewals(&rows), rows.iter().filter_map(ProxyRow::fence).collect());
         let behind = rows.into_iter().filter(is_behind).map(ProxyRow::into_behind).collect();

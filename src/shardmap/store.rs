@@ -339,17 +339,65 @@ impl Store {
     where
         Q: Execute<'q, Postgres> + 'q,
     {
-        let (mut connection, pledge) = self.connection_to_primary().await?;
-        let answer = async {
-            tokio::select! {
-                biased;
-                // A former primary may wait for a standby that follows it no more, and what it says counts for nothing.
-                () = primary_changes(pledge.as_ref()) => Err(sqlx::Error::PoolTimedOut),
-                answer = connection.fetch_one(query) => answer,
-            }
-        };
-        timeout(CHANGE_TIMEOUT, Box::pin(answer)).await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(StoreError::changing)
+        self.kept().await?.change(query).await
     }
+
+    /// A connection for several changes, or readings, one after the other.
+    pub(super) async fn kept(&self) -> Result<Kept, StoreError> {
+        let (connection, pledge) = self.connection_to_primary().await?;
+        Ok(Kept { connection: Some(connection), pledge })
+    }
+}
+
+/// One connection to the primary.
+pub(super) struct Kept {
+    /// `None`: it was given up.
+    connection: Option<PoolConnection<Postgres>>,
+    pledge: Option<Pledge>,
+}
+
+impl Kept {
+    /// As [`Store::change`].
+    pub(super) async fn change<'q, Q>(&mut self, query: Q) -> Result<PgRow, StoreError>
+    where
+        Q: Execute<'q, Postgres> + 'q,
+    {
+        let Self { connection, pledge } = self;
+        let connection = connection.as_mut().ok_or_else(StoreError::no_answer)?;
+        in_time(pledge.as_ref(), connection.fetch_one(query)).await.map_err(StoreError::changing)
+    }
+
+    pub(super) async fn rows<'q, Q>(&mut self, query: Q) -> Result<Vec<PgRow>, StoreError>
+    where
+        Q: Execute<'q, Postgres> + 'q,
+    {
+        let Self { connection, pledge } = self;
+        let connection = connection.as_mut().ok_or_else(StoreError::no_answer)?;
+        in_time(pledge.as_ref(), connection.fetch_all(query)).await.map_err(StoreError::reading)
+    }
+
+    pub(super) async fn run(&mut self, sql: &'static str) -> Result<(), StoreError> {
+        let Self { connection, pledge } = self;
+        let connection = connection.as_mut().ok_or_else(StoreError::no_answer)?;
+        in_time(pledge.as_ref(), connection.execute(sql)).await.map(drop).map_err(StoreError::reading)
+    }
+
+    /// Nobody gets this connection any more.
+    pub(super) fn give_up(&mut self) {
+        drop(self.connection.take().map(PoolConnection::detach));
+    }
+}
+
+async fn in_time<T>(pledge: Option<&Pledge>, answer: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
+    let answer = async {
+        tokio::select! {
+            biased;
+            // A former primary may wait for a standby that follows it no more, and what it says counts for nothing.
+            () = primary_changes(pledge) => Err(sqlx::Error::PoolTimedOut),
+            answer = answer => answer,
+        }
+    };
+    timeout(CHANGE_TIMEOUT, Box::pin(answer)).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
 }
 
 /// `server`: of the pool's connections.

@@ -12,7 +12,7 @@ use super::site::Site;
 use super::stop::Stop;
 use crate::config::ShardUrl;
 use crate::failpoint::Failpoints;
-use crate::shardmap::{Epoch, Group, MapSnapshot, Move, MoveState, Progress, ProxyBehind, Shard, ShardId, Store, Term};
+use crate::shardmap::{CutOver, Epoch, Group, MapSnapshot, Move, MoveState, Progress, ProxyBehind, Shard, ShardId, Store, Term};
 
 /// Not `Debug`: holds passwords.
 pub(super) struct Moving {
@@ -83,6 +83,11 @@ impl Moving {
             the_move,
             group,
         })
+    }
+
+    /// Of what has been held before.
+    pub(super) async fn cut_over(&self) -> Result<CutOver, Stop> {
+        Ok(self.store.cut_over(&self.actor, self.the_move.id, self.term).await?)
     }
 
     pub(super) fn group_id(&self) -> i32 {

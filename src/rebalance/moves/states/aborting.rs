@@ -23,7 +23,8 @@ pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(
     }
     if moving.the_move.is_rollback {
         if !moving.the_move.remembers("reopened") {
-            switched::take_over(moving, Direction::Back, None).await?;
+            let map = moving.cut_over().await?;
+            switched::take_over(moving, Direction::Back, map, None).await?;
         }
         no_older_statement(moving, "reopened").await?;
     }

@@ -23,17 +23,18 @@ use super::super::{marker, objects, reverse};
 use super::preparing::{known_shapes, shapes_sql};
 use super::{copying, switched};
 use crate::catalog::quoted_literal;
-use crate::shardmap::{Epoch, Move, MoveState, Term};
+use crate::shardmap::{CutOver, Epoch, Move, MoveState, Term};
 
 pub(in super::super) async fn run(moving: &mut Moving, direction: Direction) -> Result<(), Stop> {
     let budget = Duration::from_millis(moving.the_move.options.max_pause_ms);
     let before = Before::read(moving, direction).await?;
+    let mut map = moving.store.rehearsed_cut_over(&moving.actor, moving.the_move.id, moving.term).await?;
     let mut pause = Pause::begin();
     let deadline = pause.began() + budget;
-    let held = moving.store.hold_move(&moving.actor, moving.the_move.id, moving.term).await?;
+    let held = map.hold().await?;
     held_for(moving, direction);
     pause.passed("hold");
-    let outcome = timeout_at(deadline, Box::pin(fence(moving, direction, (held, &before), (&mut pause, deadline)))).await;
+    let outcome = timeout_at(deadline, Box::pin(fence(moving, direction, (&mut map, held, &before), (&mut pause, deadline)))).await;
     let refused = match outcome {
         Ok(Ok(())) => None,
         Ok(Err(stop @ (Stop::Overtaken | Stop::Failed(_) | Stop::Rest(_)))) => return Err(stop),
@@ -42,9 +43,9 @@ pub(in super::super) async fn run(moving: &mut Moving, direction: Direction) -> 
     };
     match refused {
         None => {
-            switch(moving, direction, held).await?;
+            switch(moving, direction, &mut map, held).await?;
             pause.passed("switch");
-            switched::take_over(moving, direction, Some((pause, held.incarnation))).await
+            switched::take_over(moving, direction, map, Some((pause, held.incarnation))).await
         }
         Some(reason) => {
             tracing::info!(move_id = moving.the_move.id.0, reason, steps = %pause, "cut-over was given up, and is tried again");
@@ -79,7 +80,8 @@ pub(in super::super) async fn recover(moving: &mut Moving, reason: &str) -> Resu
     if has_switched(moving, direction).await? {
         // The map has forgotten it: it has failed over to a server that had not heard of the switch.
         let incarnation = moving.store.epoch().await?.incarnation;
-        return switch(moving, direction, Epoch { incarnation, counter: 0 }).await;
+        let mut map = moving.cut_over().await?;
+        return switch(moving, direction, &mut map, Epoch { incarnation, counter: 0 }).await;
     }
     let kept = objects::keep_owner(id, moving.group_id());
     moving.publisher(direction).act(&kept).await?;
@@ -110,9 +112,10 @@ pub(in super::super) async fn has_switched(moving: &mut Moving, direction: Direc
 /// Of a map that has forgotten that it was held.
 pub(in super::super) async fn switch_again(moving: &mut Moving, direction: Direction) -> Result<(), Stop> {
     moving.remember(DECIDED_ELSEWHERE, json!(true)).await?;
-    let held = moving.store.hold_move(&moving.actor, moving.the_move.id, moving.term).await?;
+    let mut map = moving.cut_over().await?;
+    let held = map.hold().await?;
     held_for(moving, direction);
-    switch(moving, direction, held).await
+    switch(moving, direction, &mut map, held).await
 }
 
 /// In the journal: the map has forgotten a switch of which the new owner knows.
@@ -143,11 +146,11 @@ fn advances_way_back(moving: &Moving, direction: Direction) -> bool {
 async fn fence(
     moving: &mut Moving,
     direction: Direction,
-    (held, before): (Epoch, &Before),
+    (map, held, before): (&mut CutOver, Epoch, &Before),
     (pause, deadline): (&mut Pause, Instant),
 ) -> Result<(), Stop> {
     moving.reach_on_way(direction, "held").await;
-    all_drained(moving, held).await?;
+    all_drained(moving, map, held).await?;
     pause.passed("drain");
     moving.reach_on_way(direction, "drained").await;
     let number = close(moving, direction, deadline).await?;
@@ -177,8 +180,8 @@ async fn make_durable(moving: &mut Moving, direction: Direction, before: &Before
 }
 
 /// As [`Moving::all_reached`], at a quicker pace; and no transaction is left that passes the hold.
-async fn all_drained(moving: &Moving, epoch: Epoch) -> Result<(), Stop> {
-    while !moving.store.proxies_not_drained(epoch, &moving.both()).await?.behind.is_empty() {
+async fn all_drained(moving: &Moving, map: &mut CutOver, held: Epoch) -> Result<(), Stop> {
+    while !map.not_drained(held, &moving.both()).await?.behind.is_empty() {
         tokio::time::sleep(DRAIN_POLL_INTERVAL).await;
     }
     Ok(())
@@ -200,10 +203,9 @@ async fn close(moving: &mut Moving, direction: Direction, deadline: Instant) -> 
 }
 
 /// An outcome that is not known is asked for.
-async fn switch(moving: &mut Moving, direction: Direction, held: Epoch) -> Result<(), Stop> {
+async fn switch(moving: &mut Moving, direction: Direction, map: &mut CutOver, held: Epoch) -> Result<(), Stop> {
     let id = moving.the_move.id;
-    let switched = moving.store.switch_move(&moving.actor, id, moving.term, held).await;
-    if let Err(error) = switched {
+    if let Err(error) = map.switch(held).await {
         let now = moving.store.move_by_id(id).await?;
         if !now.is_some_and(|now| is_switched(&now, direction)) {
             return Err(error.into());

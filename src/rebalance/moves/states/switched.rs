@@ -22,7 +22,7 @@ use super::super::reverse;
 use super::super::stop::Stop;
 use super::super::verify;
 use super::{catching_up, cutting_over, preparing};
-use crate::shardmap::{Asked, MoveState};
+use crate::shardmap::{Asked, CutOver, MoveState};
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     if cutting_over::has_switched(moving, Direction::Back).await? {
@@ -30,7 +30,8 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
         return cutting_over::switch_again(moving, Direction::Back).await;
     }
     if !moving.the_move.remembers("opened") {
-        take_over(moving, Direction::Forward, None).await?;
+        let map = moving.cut_over().await?;
+        take_over(moving, Direction::Forward, map, None).await?;
     } else if !moving.the_move.remembers("finishing") {
         let kept = objects::keep_owner(moving.the_move.id, moving.group_id());
         moving.target.act(&kept).await?;
@@ -78,7 +79,12 @@ fn waits_for(moving: &Moving) -> Option<String> {
 
 /// The last acts of the pause. The residue of the side that gives the set away is known before the other's ends: a row is never
 /// counted twice.
-pub(in super::super) async fn take_over(moving: &mut Moving, direction: Direction, held: Option<(Pause, i64)>) -> Result<(), Stop> {
+pub(in super::super) async fn take_over(
+    moving: &mut Moving,
+    direction: Direction,
+    mut map: CutOver,
+    held: Option<(Pause, i64)>,
+) -> Result<(), Stop> {
     let (id, group) = (moving.the_move.id, moving.group_id());
     let residue = objects::add_residue(id, group, &moving.keys.residue_values(&moving.group.key_types));
     moving.publisher(direction).act(&residue).await?;
@@ -94,7 +100,7 @@ pub(in super::super) async fn take_over(moving: &mut Moving, direction: Directio
     moving.reach_on_way(direction, "target_opened").await;
     passed(&mut pause, "open");
     let length = pause.as_ref().map(Pause::length);
-    let epoch = moving.store.open_move(&moving.actor, id, moving.term, length).await?;
+    let epoch = map.open(length).await?;
     passed(&mut pause, "online");
     moving.reach_on_way(direction, "online").await;
     let (opened, what) = match direction {

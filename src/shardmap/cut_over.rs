@@ -1,0 +1,92 @@
+//! The changes of the map that hold, switch and open the partitions of a move, by one connection of its own.
+//!
+//! Statements wait between the first and the last of them. A server's process reads much when it does something for the first time
+//! (functions, tables, plans), which takes longer than the change itself; so a cut-over is rehearsed: all three changes are made in a
+//! transaction that is rolled back. What the map would refuse it refuses then, before anybody waits.
+
+use std::time::Duration;
+
+use super::changes::read;
+use super::error::StoreError;
+use super::model::{Epoch, ShardId};
+use super::moves::{MoveId, Term};
+use super::proxies::ProxiesSeen;
+use super::store::{Kept, Store};
+
+/// Of one move, under one driver's term.
+pub struct CutOver {
+    kept: Kept,
+    actor: String,
+    id: MoveId,
+    term: Term,
+}
+
+impl Store {
+    pub async fn cut_over(&self, actor: &str, id: MoveId, term: Term) -> Result<CutOver, StoreError> {
+        Ok(CutOver { kept: self.kept().await?, actor: actor.to_owned(), id, term })
+    }
+
+    /// The same, rehearsed. Cancel safe: a task of its own, since a transaction that is given up half-way would be the next one's who gets
+    /// the connection.
+    pub async fn rehearsed_cut_over(&self, actor: &str, id: MoveId, term: Term) -> Result<CutOver, StoreError> {
+        let mut cut_over = self.cut_over(actor, id, term).await?;
+        let rehearsing = tokio::spawn(async move {
+            cut_over.rehearse().await?;
+            Ok(cut_over)
+        });
+        rehearsing.await.unwrap_or_else(|_| Err(StoreError::no_answer()))
+    }
+}
+
+impl CutOver {
+    async fn rehearse(&mut self) -> Result<(), StoreError> {
+        self.kept.run("BEGIN").await?;
+        let rehearsed = async {
+            let held = self.hold().await?;
+            self.switch(held).await?;
+            self.open(None).await.map(drop)
+        };
+        let rehearsed = rehearsed.await;
+        let rolled_back = self.kept.run("ROLLBACK").await;
+        if rolled_back.is_err() {
+            self.kept.give_up();
+        }
+        self.not_drained(Epoch::default(), &[]).await?;
+        rehearsed.and(rolled_back)
+    }
+
+    /// The epoch from which on statements of the set wait.
+    pub async fn hold(&mut self) -> Result<Epoch, StoreError> {
+        let sql = "SELECT h.incarnation, h.counter FROM shardgate_map.hold_move($1, $2, $3) h";
+        let query = sqlx::query(sql).bind(&*self.actor).bind(self.id.0).bind(self.term.0);
+        epoch(&self.kept.change(query).await?)
+    }
+
+    /// The point of no return. Where the outcome is unknown, the move's state tells it. `held`: of a map that has failed over since
+    /// nothing is switched.
+    pub async fn switch(&mut self, held: Epoch) -> Result<(), StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.switch_move($1, $2, $3, $4)::text")
+            .bind(&*self.actor)
+            .bind(self.id.0)
+            .bind(self.term.0)
+            .bind(held.incarnation);
+        self.kept.change(query).await.map(drop)
+    }
+
+    /// The epoch by which statements of the set go on at the new owner.
+    pub async fn open(&mut self, pause: Option<Duration>) -> Result<Epoch, StoreError> {
+        let sql = "SELECT o.incarnation, o.counter FROM shardgate_map.open_move($1, $2, $3, $4) o";
+        let pause = pause.map(|pause| pause.as_secs_f64() * 1000.0);
+        let query = sqlx::query(sql).bind(&*self.actor).bind(self.id.0).bind(self.term.0).bind(pause);
+        epoch(&self.kept.change(query).await?)
+    }
+
+    /// Proxies that may have statements which were planned before the hold and may still reach these shards, or transactions that pass it.
+    pub async fn not_drained(&mut self, held: Epoch, shards: &[ShardId]) -> Result<ProxiesSeen, StoreError> {
+        ProxiesSeen::not_drained(&mut self.kept, held, shards).await
+    }
+}
+
+fn epoch(row: &sqlx::postgres::PgRow) -> Result<Epoch, StoreError> {
+    Ok(Epoch { incarnation: read(row, 0)?, counter: read(row, 1)? })
+}
