@@ -569,6 +569,7 @@ fn combined(operation: SetOperation, is_all: bool, left: Bound, right: Bound) ->
             let is_same_type = a.type_oid == b.type_oid;
             let properties = ColumnProperties {
                 type_oid: if is_same_type { a.type_oid } else { 0 },
+                is_domain: a.is_domain || b.is_domain,
                 typmod: if is_same_type { -1 } else { 0 },
                 is_deterministic: a.is_deterministic && b.is_deterministic,
                 is_collation_c: a.is_collation_c && b.is_collation_c,

@@ -115,7 +115,7 @@ impl<'c> Reader<'c> {
             self.aggregate_or_window(window, scope, findings);
         }
         for call in calls {
-            let is_aggregate = self.note_call(call, place)?;
+            let is_aggregate = self.note_call(call, scope.frame, place)?;
             if is_aggregate || call.over().is_some() {
                 if call.over().is_none() {
                     self.check_aggregate_level(Node::FuncCall(call), scope.frame);
