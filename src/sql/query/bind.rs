@@ -603,7 +603,7 @@ pub fn too_complex() -> PgError {
         .with_detail(format!(
             "Queries may nest {QUERY_DEPTH_MAX} deep, a set operation may have {SET_BRANCHES_MAX} branches, and a statement {LEAVES_MAX} references to tables, views and WITH queries opened."
         ))
-        .with_hint("Split the statement, or set shardgate.shard to send it to one shard unchanged.")
+        .with_hint("Split the statement, or, if it only reads, set shardgate.shard to send it to one shard unchanged.")
 }
 
 /// LIMIT or OFFSET; ALL and NULL are none.

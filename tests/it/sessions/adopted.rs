@@ -125,6 +125,7 @@ async fn an_applications_schema_is_answered_as_narrowly_as_it_can_be() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    by_hand(&stage, &one).await;
     stage.assert_log_is_clean();
 }
 
@@ -136,4 +137,58 @@ async fn plan_differs(client: &mut WireClient, sql: &str, expected: &[&str], one
     };
     let missing: Vec<&&str> = expected.iter().filter(|line| !is_told(line)).collect();
     (!missing.is_empty()).then(|| format!("{sql}\n    {missing:?} in {told}"))
+}
+
+/// What a session does that names its shard by hand, `{one}` or `{other}`: `!` before a step, it is refused.
+const BY_HAND: &[&str] = &[
+    "SET shardgate.shard = '{other}'",
+    "!INSERT INTO tasks (tenant_id, id) VALUES (5, 100)",
+    "!INSERT INTO tasks (tenant_id, id) SELECT 5, 101",
+    "!UPDATE tasks SET title = 'y' WHERE tenant_id = 5",
+    "!UPDATE tasks SET title = 'y'",
+    "!UPDATE tasks SET tenant_id = 5 WHERE id = 1",
+    "!DELETE FROM tasks WHERE tenant_id = 5",
+    "!COPY tasks (tenant_id, id) FROM STDIN",
+    "!MERGE INTO tasks t USING (SELECT 5 AS a, 105 AS b) s ON t.tenant_id = s.a AND t.id = s.b \
+     WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (a, b)",
+    "!WITH w AS (INSERT INTO tasks (tenant_id, id) VALUES (5, 106) RETURNING *) SELECT * FROM w",
+    "!DO $$ BEGIN INSERT INTO tasks (tenant_id, id) VALUES (5, 104); END $$",
+    "PREPARE p(int) AS INSERT INTO tasks (tenant_id, id) VALUES ($1, 103)",
+    "!EXECUTE p(5)",
+    "SELECT id FROM tasks ORDER BY id FOR SHARE",
+    "SELECT count(*) FROM tasks",
+    "CREATE TABLE of_one_shard (a int); DROP TABLE of_one_shard",
+    "SET shardgate.shard = '{one}'",
+    "INSERT INTO tasks (tenant_id, id) VALUES (5, 100)",
+    "EXECUTE p(5)",
+    "!INSERT INTO tasks (tenant_id, id) VALUES (5, 110), ({elsewhere}, 110)",
+    "UPDATE tasks SET title = 'y' WHERE tenant_id = 5 AND id > 99",
+    "DELETE FROM tasks WHERE tenant_id = 5 AND id > 99",
+    "RESET shardgate.shard",
+    "!/* shardgate: shard={other} */ INSERT INTO tasks (tenant_id, id) VALUES (5, 100)",
+    "INSERT INTO tasks (tenant_id, id) VALUES (5, 100)",
+    "DELETE FROM tasks WHERE id = 100",
+];
+
+/// Every row stays where its key belongs.
+async fn by_hand(stage: &Stage, one: &str) {
+    let mut client = stage.client().await;
+    let mut places = Vec::new();
+    for tenant in 1..=20 {
+        let shard = client.value(&format!("SELECT shard FROM shardgate.locate('tasks', '{tenant}')")).await;
+        places.push((tenant, shard));
+    }
+    let (elsewhere, other) = places.iter().find(|(_, shard)| shard != one).expect("a tenant of another shard");
+    for step in BY_HAND {
+        let is_refused = step.starts_with('!');
+        let sql = step.trim_start_matches('!');
+        let sql = sql.replace("{one}", one).replace("{other}", other).replace("{elsewhere}", &elsewhere.to_string());
+        let told = client.ask(&sql).await;
+        match is_refused {
+            true => assert!(told.starts_with("E(0A000 cannot write rows on shard"), "{sql}: {told}"),
+            false => assert!(!told.contains("E("), "{sql}: {told}"),
+        }
+    }
+    let count = client.value("SELECT count(*) FROM tasks").await;
+    assert_eq!(count, "240");
 }
