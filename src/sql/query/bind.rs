@@ -73,6 +73,8 @@ pub struct Reader<'c> {
     pub drawn: Option<String>,
     /// Of the query that is read next.
     pub asked: Asked,
+    /// At this depth the RETURNING of an INSERT is read.
+    pub returns_inserted: Option<usize>,
     /// The statement is an INSERT, UPDATE, DELETE or MERGE.
     pub is_modification: bool,
     /// A query of a function's body: a name that is no column is a parameter or a variable.
@@ -114,6 +116,7 @@ impl<'c> Reader<'c> {
             groups: None,
             draws: Draws::Nothing,
             asked: Asked::Rows,
+            returns_inserted: None,
             is_modification: false,
             is_body: false,
             body_depth: 0,
