@@ -47,6 +47,10 @@ pub enum ChangedSettings {
 /// State of one connection that no other can be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kept {
+    /// What a text does that a function is given to run, by an argument or in a row.
+    GivenText,
+    /// A setting whose name is known when the function runs: the server does not list those that users name.
+    UnnamedSetting,
     TemporaryObject,
     AdvisoryLock,
     Listen,
@@ -68,6 +72,8 @@ impl Kept {
     /// What `shardgate.clients` shows as the reason.
     pub fn reason(self) -> &'static str {
         match self {
+            Kept::GivenText => "text run by a function",
+            Kept::UnnamedSetting => "setting",
             Kept::TemporaryObject => "temporary table",
             Kept::AdvisoryLock => "advisory lock",
             Kept::Listen => "LISTEN",
@@ -149,6 +155,30 @@ impl SessionEffects {
         self.settings = ChangedSettings::Any;
     }
 
+    /// One whose name the text does not say.
+    pub fn sets_unnamed(&mut self) {
+        self.may_do_anything();
+        self.keeps(Kept::UnnamedSetting);
+    }
+
+    /// What keeps the connection may be this.
+    pub fn may_keep(&self, what: Kept) -> bool {
+        self.kept.contains(&what) || self.kept.contains(&Kept::GivenText)
+    }
+
+    /// With what these texts say that functions are given: what a text does that they may run, and names of settings. `None`: nothing.
+    pub fn with_given(&self, texts: &str) -> Option<Self> {
+        let mut all = self.clone();
+        all.add(&Self::of_unread(texts));
+        if all.kept.contains(&Kept::UnnamedSetting) {
+            all.custom_names.extend(custom_names(&texts.to_ascii_lowercase()));
+            if !all.custom_names.is_empty() {
+                all.kept.remove(&Kept::UnnamedSetting);
+            }
+        }
+        (all != *self).then_some(all)
+    }
+
     pub fn keeps(&mut self, what: Kept) {
         self.kept.insert(what);
     }
@@ -176,6 +206,7 @@ impl SessionEffects {
         let makes_temporary =
             ["create", "local", "global", "into"].iter().any(|before| has_pair(before, "temp") || has_pair(before, "temporary"));
         for (what, is_there) in [
+            (Kept::UnnamedSetting, sets_unnamed(&text)),
             (Kept::TemporaryObject, (makes_temporary || has("pg_temp")) && !is_dropped_at_commit),
             (Kept::AdvisoryLock, words.iter().any(|word| is_session_lock(word))),
             (Kept::Listen, has("listen")),
@@ -284,18 +315,42 @@ fn custom_names(text: &str) -> BTreeSet<String> {
 
 const CUSTOM_NAMES_MAX: usize = 32;
 
+/// A text that is made when it runs sets something whose name does not stand in it: `'SET ' || name`, `set_config(name, …)`.
+fn sets_unnamed(text: &str) -> bool {
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let has_unnamed_set = statements_with(text, "set").any(|after| {
+        let mut rest = after.trim_start();
+        for word in ["session", "local"] {
+            rest = rest.strip_prefix(word).map_or(rest, str::trim_start);
+        }
+        !rest.trim_start_matches('"').starts_with(is_part)
+    });
+    // The name is a constant.
+    let is_named = |arguments: &str| {
+        let name = arguments.trim_start();
+        name.trim_start_matches('\'').starts_with(is_part) && name.starts_with('\'')
+    };
+    let calls = text.split("set_config").skip(1).filter_map(|after| after.trim_start().strip_prefix('('));
+    has_unnamed_set || calls.into_iter().any(|arguments| !is_named(arguments))
+}
+
 /// A statement in the text begins with this word: at its front, after a semicolon or a quote. The SET of an UPDATE stands after a
 /// name.
 fn begins_with(text: &str, word: &str) -> bool {
-    text.match_indices(word).any(|(at, _)| {
+    statements_with(text, word).next().is_some()
+}
+
+/// What stands behind the word in each of these statements.
+fn statements_with<'t>(text: &'t str, word: &'t str) -> impl Iterator<Item = &'t str> {
+    text.match_indices(word).filter_map(|(at, _)| {
         let (before, after) = text.split_at(at);
         let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
-        let is_word = !after.get(word.len()..).is_some_and(|rest| rest.starts_with(is_part));
+        let after = after.get(word.len()..).filter(|rest| !rest.starts_with(is_part))?;
         let before = before.trim_end();
         let is_first = before.is_empty()
             || before.ends_with([';', '\'', '"', '$', '('])
             || ["begin", "then", "else", "loop", "atomic", "execute"].iter().any(|keyword| before.ends_with(keyword));
-        is_word && is_first
+        is_first.then_some(after)
     })
 }
 
@@ -305,6 +360,34 @@ mod tests {
 
     fn named(names: &[&str]) -> ChangedSettings {
         ChangedSettings::Named(names.iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    #[test]
+    fn what_a_function_is_given_counts() {
+        let unnamed = |text: &str| SessionEffects::of_unread(text).kept.contains(&Kept::UnnamedSetting);
+        for text in [
+            "EXECUTE 'SET ' || k",
+            "EXECUTE format('SET %I = %L', k, v)",
+            "EXECUTE format('SELECT set_config(%L, %L, false)', k, v)",
+        ] {
+            assert!(unnamed(text), "{text}");
+        }
+        for text in [
+            "EXECUTE 'SET search_path = ' || p",
+            "EXECUTE 'SET LOCAL work_mem = ' || p",
+            "EXECUTE 'SET SESSION \"app.x\" = 1'",
+            "EXECUTE 'SELECT set_config(''app.x'', ' || v || ', false)'",
+            "UPDATE t SET a = 1",
+        ] {
+            assert!(!unnamed(text), "{text}");
+        }
+        let mut effects = SessionEffects::default();
+        effects.sets_unnamed();
+        assert!(effects.is_unproven);
+        let given = |texts: &str| effects.with_given(texts);
+        assert_eq!(given("SELECT f('tenant', '5')"), None);
+        let named = given("SELECT f($1, $2)\n;app.Tenant\n;5").expect("a name is given");
+        assert!(named.kept.is_empty() && named.custom_names.contains("app.tenant"), "{named:?}");
     }
 
     #[test]

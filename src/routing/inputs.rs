@@ -83,6 +83,24 @@ impl<'a> Inputs<'a> {
         parameters_are && self.text.is_ascii()
     }
 
+    /// The statement's text and after it the values of its parameters, each in a line of its own. A text is the same bytes in either
+    /// format.
+    pub fn texts(&self) -> Cow<'a, str> {
+        let mut all = Cow::Borrowed(self.text);
+        let mut push = |value: Option<&[u8]>| {
+            if let Some(value) = value {
+                let all = all.to_mut();
+                all.push_str("\n;");
+                all.push_str(&String::from_utf8_lossy(value));
+            }
+        };
+        match self.parameters {
+            Parameters::Listed(parameters) => parameters.iter().for_each(|parameter| push(parameter.value)),
+            Parameters::Bound { bind, .. } => bind.parameters().for_each(|(_, value)| push(value)),
+        }
+        all
+    }
+
     /// The text in which the literals lie.
     pub fn text(&self) -> &'a str {
         self.text

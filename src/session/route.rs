@@ -183,7 +183,7 @@ impl Session {
     /// The route of a statement with these values. Waits for the map only when it must.
     #[inline]
     pub(super) async fn route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
-        self.note_effects_of(statement, inputs.text())?;
+        self.note_effects_of(statement, inputs)?;
         self.transaction.pinned_map.note_planned(statement.is_plain_read());
         if self.transaction.is_open() && statement.session_calls.contains(&SessionCall::SetsLocally) {
             self.check_sets_locally(statement)?;
@@ -618,7 +618,7 @@ impl Session {
     /// What cannot follow the session to another connection keeps this one.
     pub(super) fn pin_if_needed(&mut self, index: usize, statement: &Analysis) {
         self.note_drawn_there(index, statement);
-        self.pin_for_effects(index, statement);
+        self.pin_for_effects(index);
         let reason = match &statement.command {
             Command::DeclareCursor { is_hold: true, .. } => Some(HELD_CURSOR),
             _ if statement.session_calls.contains(&SessionCall::AdvisoryLock) => Some("advisory lock"),

@@ -267,13 +267,21 @@ impl Store {
         Ok(rows.into_iter().map(|(schema, name, change)| ((schema, name), SchemaChangeId(change))).collect())
     }
 
-    /// After a fail-over of the map. `used_up_to`: what the shards hold, and what may be on its way to them.
-    pub async fn confirm_sequence(&self, actor: &str, schema: &str, name: &str, used_up_to: i128) -> Result<(), StoreError> {
-        let query = sqlx::query("SELECT shardgate_map.confirm_sequence($1, $2, $3, $4::text::numeric)")
+    /// After a fail-over of the map. `used_up_to`: what the shards hold, if they hold any. `margin`: what may be on its way to them, in the
+    /// sequence's direction.
+    pub async fn confirm_sequence(
+        &self,
+        actor: &str,
+        (schema, name): (&str, &str),
+        used_up_to: Option<i128>,
+        margin: i128,
+    ) -> Result<(), StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.confirm_sequence($1, $2, $3, $4::text::numeric, $5::text::numeric)")
             .bind(actor)
             .bind(schema)
             .bind(name)
-            .bind(used_up_to.to_string());
+            .bind(used_up_to.map(|number| number.to_string()))
+            .bind(margin.to_string());
         self.change(query).await.map(drop)
     }
 

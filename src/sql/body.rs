@@ -13,6 +13,7 @@ use crate::sql::ddl;
 use crate::sql::parse::parse;
 use crate::sql::utility::session_command;
 
+mod given_texts;
 mod plpgsql;
 mod schema_effects;
 
@@ -442,7 +443,7 @@ fn function_call(call: &nodes::FuncCall, found: &mut Found) {
             let setting = call.args().iter().next().and_then(tree::constant_text);
             match &setting {
                 Some(setting) => found.references.effects.sets(setting),
-                None => found.references.effects.sets_any(),
+                None => found.references.effects.sets_unnamed(),
             }
             match setting.is_some_and(|setting| is_followed(&setting)) {
                 true => found.references.sets_session = true,

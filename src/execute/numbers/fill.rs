@@ -225,8 +225,7 @@ impl Numbers {
         }
         // Blocks that proxies held, of which no number has reached a shard.
         let margin = i128::from(sequence.increment) * i128::from(Sizes::of(&sequence, self.block).max) * HELD_BLOCKS;
-        let used = used.unwrap_or_default().saturating_add(margin);
-        self.map.store().confirm_sequence("shardgate", &name.0, &name.1, used).await?;
+        self.map.store().confirm_sequence("shardgate", (&name.0, &name.1), used, margin).await?;
         self.map.refresh().await?;
         Ok(())
     }

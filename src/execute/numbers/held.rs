@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
+use crate::error::{PgError, SqlState};
 use crate::shardmap::{ClusterSequence, NumberBlock};
 
 /// Of one sequence.
@@ -38,6 +39,8 @@ pub(super) struct Held {
     drawn: i64,
     /// The sequence's when it was asked.
     generation: i64,
+    /// When the map could not be asked last, and what was said of it.
+    failed: Option<(Instant, PgError)>,
 }
 
 /// What is left of a block.
@@ -66,6 +69,22 @@ impl Sizes {
 }
 
 impl Held {
+    /// The map could not be asked.
+    pub fn has_failed(&mut self, error: &PgError) {
+        if error.code == SqlState::CANNOT_CONNECT_NOW {
+            self.failed = Some((Instant::now(), error.clone()));
+        }
+    }
+
+    /// Whoever has waited while the map could not be asked does not ask it once more: with many that wait, each would wait for all
+    /// before it.
+    pub fn failed_since(&self, began: Instant) -> Result<(), PgError> {
+        match &self.failed {
+            Some((at, error)) if *at >= began => Err(error.clone()),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Into `drawn`, up to `count`. Blocks that are void are let go.
     pub fn take(&mut self, count: usize, drawn: &mut Vec<i64>, sequence: &ClusterSequence, incarnation: i64) {
         // Another sequence may have the name now, and its own rate.

@@ -70,7 +70,8 @@ impl Numbers {
 
     /// Numbers that nobody else gets, in the sequence's order. Waits while somebody alters it. Cancel safe: at worst they are gaps.
     pub async fn draw(&self, name: &SequenceName, count: usize) -> Result<Vec<i64>, PgError> {
-        let until = Instant::now() + PATIENCE;
+        let began = Instant::now();
+        let until = began + PATIENCE;
         let entry = self.entry(name);
         let mut drawn = Vec::with_capacity(count);
         for _ in 0..DRAW_ATTEMPTS {
@@ -85,10 +86,11 @@ impl Numbers {
             if self.take(name, &mut held, count, &mut drawn)? {
                 return Ok(drawn);
             }
+            held.failed_since(began)?;
             let (sequence, incarnation) = self.sequence(name)?;
             let missing = i64::try_from(count - drawn.len()).unwrap_or(i64::MAX);
             let wanted = held.next_size(Sizes::of(&sequence, self.block), Instant::now()).max(missing);
-            let block = self.reserve(name, wanted, until).await?;
+            let block = self.reserve(name, wanted, until).await.inspect_err(|error| held.has_failed(error))?;
             held.add(&block, incarnation);
             if self.take(name, &mut held, count, &mut drawn)? {
                 return Ok(drawn);

@@ -57,11 +57,8 @@ impl Numbers {
         let mut restarts = Vec::new();
         let sequences = self.owned_by(tables).await?;
         // One that is cut off from the map may go on with numbers of before, which would be given again.
-        let silent = if sequences.is_empty() { Vec::new() } else { self.map.silent_proxies().await? };
-        if let Some(silent) = silent.first() {
-            return Err(PgError::new(SqlState::OBJECT_IN_USE, "a proxy does not follow the shard map")
-                .with_detail(format!("Proxy {} ({}) may still give numbers of before the restart.", silent.id, silent.address))
-                .with_hint("Repeat the statement when it has followed, or leave RESTART IDENTITY out; SELECT * FROM shardgate.proxies shows all."));
+        if !sequences.is_empty() {
+            self.check_all_follow().await?;
         }
         for (sequence, start) in sequences {
             let entry = self.entry(&sequence);
@@ -80,15 +77,30 @@ impl Numbers {
             restarts.push(Restart { sequence, start, increment: known.increment, next: start.into(), end, settings });
         }
         let epoch = self.map.refresh().await?;
-        if !restarts.is_empty() && !self.map.seen_by_all(epoch, SEEN_WITHIN).await? {
-            let detail = "It may give numbers that are about to be given again.";
-            return Err(not_in_time("a proxy has not heard of the restart of a sequence in time", detail));
+        if !restarts.is_empty() {
+            if !self.map.seen_by_all(epoch, SEEN_WITHIN).await? {
+                let detail = "It may give numbers that are about to be given again.";
+                return Err(not_in_time("a proxy has not heard of the restart of a sequence in time", detail));
+            }
+            // One whose lease has ended meanwhile was not waited for.
+            self.check_all_follow().await?;
         }
         for restart in &restarts {
             let before = i64::try_from(restart.end - i128::from(restart.increment)).unwrap_or(restart.start);
             self.void(&restart.sequence, before).await?;
         }
         Ok(restarts)
+    }
+
+    /// Those that follow the map hear of the restart, and give no number of before it any more.
+    pub(super) async fn check_all_follow(&self) -> Result<(), PgError> {
+        let silent = self.map.silent_proxies().await?;
+        let Some(silent) = silent.first() else { return Ok(()) };
+        Err(PgError::new(SqlState::OBJECT_IN_USE, "a proxy does not follow the shard map")
+            .with_detail(format!("Proxy {} ({}) may still give numbers of before the restart.", silent.id, silent.address))
+            .with_hint(
+                "Repeat the statement when it has followed, or leave the restart out; SELECT * FROM shardgate.proxies shows all.",
+            ))
     }
 
     /// The tables are had, and nobody else has set the sequences: what this transaction draws is its own.

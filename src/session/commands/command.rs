@@ -13,6 +13,7 @@ use crate::backend::{Own, Reply};
 use crate::catalog::quoted_identifier;
 use crate::declare;
 use crate::error::{PgError, SqlState};
+use crate::routing::Inputs;
 use crate::session::protocol::describe::Description;
 use crate::session::protocol::statement::Statement;
 use crate::session::transaction::participant::Participant;
@@ -102,7 +103,11 @@ impl Session {
     }
 
     async fn own_command_with(&mut self, statement: &Analysis, text: &str, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
-        self.note_effects_of(statement, text)?;
+        let inputs = match bind {
+            Some(bind) => Inputs::bound(text, &[], bind, &[]),
+            None => Inputs::literals(text, &[]),
+        };
+        self.note_effects_of(statement, &inputs)?;
         if let Command::Explain { .. } = &statement.command {
             return Box::pin(self.explain(statement, text, None)).await;
         }

@@ -3,7 +3,7 @@
 use crate::error::{PgError, SqlState};
 use crate::session::sequences::sequence_rights::Right;
 use crate::session::{Failure, Session};
-use crate::sql::utility::dump::{APPLICATION, QUESTION, as_one_database, asked_sequence};
+use crate::sql::utility::dump::{APPLICATION, QUESTION, as_one_database, asked_sequence, asks_every_sequence, with_sequences};
 
 impl Session {
     /// It may have to be asked otherwise.
@@ -17,11 +17,27 @@ impl Session {
         if let Some(sequence) = asked_sequence(text, &self.context) {
             self.check_right(&sequence, Right::Read).await?;
             let (schema, name) = (sequence.0.as_str(), sequence.1.as_str());
-            let place = self.gateway.map.store().next_number(schema, name).await.map_err(PgError::from)?;
-            let (last_value, is_called) = place.ok_or_else(|| not_known(name))?;
+            let (last_value, is_called) = self.place_of_sequence(schema, name).await?;
             return Ok(Some(format!("SELECT {last_value}::pg_catalog.int8 AS last_value, {is_called} AS is_called")));
         }
+        if asks_every_sequence(text) {
+            return self.with_places_of_sequences(text).await;
+        }
         Ok(as_one_database(text))
+    }
+
+    async fn with_places_of_sequences(&self, text: &str) -> Result<Option<String>, Failure> {
+        let mut places = Vec::new();
+        for (schema, name) in self.context.map.sequences.keys() {
+            places.push(((schema.clone(), name.clone()), self.place_of_sequence(schema, name).await?));
+        }
+        Ok(with_sequences(text, &places))
+    }
+
+    /// `last_value` and `is_called` of a sequence of the whole cluster.
+    async fn place_of_sequence(&self, schema: &str, name: &str) -> Result<(i64, bool), PgError> {
+        let place = self.gateway.map.store().next_number(schema, name).await.map_err(PgError::from)?;
+        place.ok_or_else(|| not_known(name))
     }
 }
 

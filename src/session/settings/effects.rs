@@ -22,6 +22,7 @@ use crate::backend::{Connection, ConnectionError, Own};
 use crate::catalog::{ChangedSettings, Kept, SessionEffects, quoted_literal};
 use crate::config::PoolMode;
 use crate::error::{PgError, SqlState};
+use crate::routing::Inputs;
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::protocol::describe::error_frame;
 use crate::session::protocol::statement::Portal;
@@ -36,7 +37,10 @@ use crate::wire::client_tag;
 /// What the statement that runs may leave behind.
 #[derive(Default)]
 pub(in crate::session) struct RunningEffects {
+    /// Of all that was sent since the connections were handed out.
     effects: Option<Arc<SessionEffects>>,
+    /// Of the statement that is routed, with what its values say.
+    of_statement: Option<Arc<SessionEffects>>,
     /// Settings may have been changed since they were read.
     is_stale: bool,
     /// A function of the session's statements may have made prepared statements.
@@ -59,10 +63,11 @@ impl Session {
         }
     }
 
-    /// Before the statement is sent anywhere. `text`: a text that is given to a function to run may stand in it.
+    /// Before the statement is sent anywhere.
     #[inline]
-    pub(in crate::session) fn note_effects_of(&mut self, statement: &Analysis, text: &str) -> Result<(), PgError> {
+    pub(in crate::session) fn note_effects_of(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<(), PgError> {
         let changes_schema = matches!(statement.command, Command::Ddl { .. } | Command::Maintenance);
+        self.running.effects.of_statement = None;
         match &statement.effects {
             None => Ok(()),
             // Done by the session itself.
@@ -72,7 +77,8 @@ impl Session {
             Some(_) if changes_schema && self.keeps_connections() => Ok(()),
             Some(effects) if effects.is_of_schema_change => Err(left_by_schema_change()),
             Some(effects) => {
-                let effects = self.counting_now(with_those_of_text(effects, statement, text), statement);
+                let effects = self.counting_now(with_those_given(effects, statement, inputs), statement);
+                self.running.effects.of_statement = Some(Arc::clone(&effects));
                 if effects.is_nothing() { Ok(()) } else { self.note_effects(&effects) }
             }
         }
@@ -120,6 +126,7 @@ impl Session {
         };
         match statement.analysis().and_then(|analysis| analysis.effects.clone()) {
             None => Ok(()),
+            // It keeps its connection already, if it does.
             Some(effects) => self.note_effects(&effects),
         }
     }
@@ -174,25 +181,26 @@ impl Session {
 
     /// What lives on one connection is looked for on the home shard, by the statements that come later.
     pub(in crate::session) fn check_effects(&mut self, statement: &Analysis, route: &Route) -> Result<(), PgError> {
-        let Some(effects) = statement.effects.as_ref().filter(|effects| !effects.kept.is_empty()) else { return Ok(()) };
+        let effects = self.running.effects.of_statement.as_ref();
+        let Some(effects) = effects.filter(|effects| !effects.kept.is_empty()).cloned() else { return Ok(()) };
         let home = self.home()?.id;
         match route.shard() {
             Some(shard) if shard == home || self.hinted(statement)?.is_some() => {
-                if effects.kept.contains(&Kept::TemporaryObject) {
+                if effects.may_keep(Kept::TemporaryObject) {
                     self.transaction.decide_on(shard, TEMPORARY_OBJECTS, &self.gateway, self.batch.is_open)?;
                 }
                 Ok(())
             }
-            Some(_) | None => Err(kept_elsewhere(effects)),
+            Some(_) | None => Err(kept_elsewhere(&effects)),
         }
     }
 
     /// What the statement leaves on this connection keeps it.
-    pub(in crate::session) fn pin_for_effects(&mut self, index: usize, statement: &Analysis) {
-        let Some(effects) = &statement.effects else { return };
+    pub(in crate::session) fn pin_for_effects(&mut self, index: usize) {
+        let Some(effects) = &self.running.effects.of_statement else { return };
         let Some(participant) = self.transaction.participants_mut().get_mut(index) else { return };
         effects.kept.iter().for_each(|kept| participant.pin(kept.reason()));
-        if effects.kept.contains(&Kept::TemporaryObject) {
+        if effects.may_keep(Kept::TemporaryObject) {
             self.temporary_tables.may_have_changed();
         }
     }
@@ -403,19 +411,13 @@ fn settings_are_on_record(participant: &mut Participant, keeps_all: bool) {
     }
 }
 
-/// Where it is not known what is run, the statement itself may hold it.
-fn with_those_of_text(effects: &Arc<SessionEffects>, statement: &Analysis, text: &str) -> Arc<SessionEffects> {
+/// Where it is not known what is run, the statement itself may hold it, or one of its values.
+fn with_those_given(effects: &Arc<SessionEffects>, statement: &Analysis, inputs: &Inputs<'_>) -> Arc<SessionEffects> {
     let is_query = matches!(statement.command, Command::Query(_) | Command::Call);
     if !effects.is_unproven || !is_query {
         return Arc::clone(effects);
     }
-    let of_text = SessionEffects::of_unread(text);
-    if of_text.settings.is_nothing() && of_text.kept.is_empty() {
-        return Arc::clone(effects);
-    }
-    let mut both = SessionEffects::clone(effects);
-    both.add(&of_text);
-    Arc::new(both)
+    effects.with_given(&inputs.texts()).map_or_else(|| Arc::clone(effects), Arc::new)
 }
 
 /// The value that the connection has by what is on record.

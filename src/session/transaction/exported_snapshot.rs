@@ -131,10 +131,11 @@ impl Session {
         }
         for (shard, name) in &exported.names {
             let index = self.attach(*shard).await?;
-            self.transaction.catch_up(index, &self.gateway.registry);
+            self.transaction.begin_on(index, &self.gateway.registry);
             let Some(participant) = self.transaction.participants_mut().get_mut(index) else { continue };
             let text = format!("SET TRANSACTION SNAPSHOT {}", quoted_literal(name));
             hidden_statement(participant, &Own::Transaction.text(&text));
+            self.transaction.catch_up(index, &self.gateway.registry);
             self.sync(index).await?;
         }
         self.transaction.snapshots.take_all(Arc::clone(&exported.map), exported.names.iter().map(|(shard, _)| *shard));

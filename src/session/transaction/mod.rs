@@ -266,6 +266,7 @@ impl Transaction {
         self.lost = None;
         self.claims.clear();
         self.snapshots.clear();
+        self.exports.clear();
         self.settings_before.take()
     }
 

@@ -19,6 +19,20 @@ use crate::wire::originate;
 impl Transaction {
     /// Puts BEGIN, settings and savepoints that the shard has missed before its next statement.
     pub fn catch_up(&mut self, index: usize, registry: &StatementRegistry) {
+        self.begin_on(index, registry);
+        let Some(participant) = self.participants.get_mut(index) else { return };
+        // In the order in which the client gave them: ROLLBACK TO takes back what was set after the savepoint.
+        for savepoint in self.savepoints.iter().skip(participant.savepoints_known) {
+            put_settings(participant, &self.sets, savepoint.set_count);
+            let sql = format!("SAVEPOINT {}", quoted_identifier(&savepoint.name));
+            hidden_statement(participant, &Own::Transaction.text(&sql));
+        }
+        put_settings(participant, &self.sets, self.sets.len());
+        participant.savepoints_known = self.savepoints.len();
+    }
+
+    /// Puts BEGIN alone, which takes no snapshot: settings do.
+    pub(super) fn begin_on(&mut self, index: usize, registry: &StatementRegistry) {
         let Some(participant) = self.participants.get_mut(index) else { return };
         if !participant.has_begun {
             let text = match participant.shard {
@@ -46,14 +60,6 @@ impl Transaction {
             participant.has_begun = true;
             participant.needs_sync = true;
         }
-        // In the order in which the client gave them: ROLLBACK TO takes back what was set after the savepoint.
-        for savepoint in self.savepoints.iter().skip(participant.savepoints_known) {
-            put_settings(participant, &self.sets, savepoint.set_count);
-            let sql = format!("SAVEPOINT {}", quoted_identifier(&savepoint.name));
-            hidden_statement(participant, &Own::Transaction.text(&sql));
-        }
-        put_settings(participant, &self.sets, self.sets.len());
-        participant.savepoints_known = self.savepoints.len();
     }
 }
 

@@ -5,7 +5,9 @@
 //! branches count. Variables look like columns and do no harm. EXECUTE makes the answer unknown, and so does any statement that
 //! is not recognised. Assignments to NEW are noted, since a trigger may change a row's key by them.
 
+use super::given_texts::runs_given_text;
 use super::{BODY_BYTES_MAX, Found, UNREADABLE, expression, statements};
+use crate::catalog::Kept;
 use crate::sql::parse::lexer::{self, TokenKind};
 
 pub(super) fn read(body: &str, found: &mut Found) {
@@ -18,33 +20,36 @@ pub(super) fn read(body: &str, found: &mut Found) {
             Some(Token { kind: token.kind, start: token.start, end: token.end, text: body.get(token.start..token.end)? })
         })
         .collect();
+    if runs_given_text(&tokens) {
+        [Kept::GivenText, Kept::PreparedByText].into_iter().for_each(|kept| found.references.effects.keeps(kept));
+    }
     let mut reader = Reader { body, tokens: &tokens, position: 0, found };
     reader.run();
 }
 
 #[derive(Clone, Copy)]
-struct Token<'a> {
-    kind: TokenKind,
+pub(super) struct Token<'a> {
+    pub(super) kind: TokenKind,
     start: usize,
     end: usize,
     text: &'a str,
 }
 
 impl Token<'_> {
-    fn is(&self, word: &str) -> bool {
+    pub(super) fn is(&self, word: &str) -> bool {
         self.kind == TokenKind::Word && self.text.eq_ignore_ascii_case(word)
     }
 
-    fn is_any(&self, words: &[&str]) -> bool {
+    pub(super) fn is_any(&self, words: &[&str]) -> bool {
         words.iter().any(|word| self.is(word))
     }
 
-    fn is_symbol(&self, symbol: &str) -> bool {
+    pub(super) fn is_symbol(&self, symbol: &str) -> bool {
         self.kind == TokenKind::Symbol && self.text == symbol
     }
 
     /// Folded; quoted identifiers without their quotes.
-    fn name(&self) -> Option<String> {
+    pub(super) fn name(&self) -> Option<String> {
         match self.kind {
             TokenKind::Word => Some(self.text.to_ascii_lowercase()),
             TokenKind::QuotedIdentifier => Some(self.text.trim_matches('"').replace("\"\"", "\"")),

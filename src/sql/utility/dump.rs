@@ -6,13 +6,14 @@
 //!
 //! * the schema has a name like those of PostgreSQL itself (`pg_…`), in which `pg_dump` looks for nothing;
 //! * such a default is `nextval(…)`, or the column is an identity column and its sequence belongs to it as one does;
-//! * a sequence of the whole cluster stands where the map has it.
+//! * a sequence of the whole cluster stands where the map has it. `pg_dump` asks sequence by sequence, from version 18 on for all of
+//!   them at once.
 //!
 //! A session is one of `pg_dump` when it says so, as `pg_dump` does: `application_name = 'pg_dump'`.
 
 use pg_raw_parse::{Node, nodes};
 
-use crate::catalog::{RelationKind, SequenceName};
+use crate::catalog::{RelationKind, SequenceName, quoted_literal, quoted_name};
 use crate::sql::analysis::Splice;
 use crate::sql::context::Context;
 use crate::sql::parse;
@@ -40,6 +41,41 @@ pub fn asked_sequence(text: &str, context: &Context) -> Option<SequenceName> {
 
 /// As `pg_dump` begins it.
 pub const QUESTION: &str = "SELECT last_value, is_called FROM ";
+
+/// The function that gives the state of a sequence, which `pg_dump` 18 calls for each sequence of the database.
+const STATE: &str = "pg_get_sequence_data";
+
+/// Whether the state of every sequence of the database is asked for.
+pub fn asks_every_sequence(text: &str) -> bool {
+    text.contains(STATE)
+}
+
+/// That question, with where the sequences of the whole cluster stand: `last_value` and `is_called` of each. What the role may not read
+/// stays NULL. `None`: the function is called with anything but a column, and its answer has no alias.
+pub fn with_sequences(text: &str, places: &[(SequenceName, (i64, bool))]) -> Option<String> {
+    let tokens = Tokens::of(text);
+    let call = (0..tokens.count()).find(|index| tokens.is_word(*index, STATE) && tokens.piece(index + 1) == "(")?;
+    let close = tokens.closing(call + 1)?;
+    let sequence = tokens.text().get(tokens.range(call + 2, close - 1)?)?;
+    let range = tokens.range(call, close)?;
+    let rows: Vec<String> = places
+        .iter()
+        .map(|((schema, name), (last_value, is_called))| {
+            let name = quoted_literal(&quoted_name(schema, name));
+            format!("(pg_catalog.to_regclass({name})::pg_catalog.oid, {last_value}::pg_catalog.int8, {is_called})")
+        })
+        .collect();
+    if rows.is_empty() {
+        return Some(text.to_owned());
+    }
+    let text = format!(
+        "LATERAL (SELECT CASE WHEN sg_s.last_value IS NOT NULL THEN coalesce(sg_c.last_value, sg_s.last_value) END AS last_value, \
+         coalesce(sg_c.is_called, sg_s.is_called) AS is_called FROM pg_catalog.{STATE}({sequence}) sg_s \
+         LEFT JOIN (VALUES {}) sg_c (sequence, last_value, is_called) ON sg_c.sequence OPERATOR(pg_catalog.=) {sequence}) sg_p",
+        rows.join(", ")
+    );
+    Some(spliced(tokens.text(), &[Splice { start: range.start, end: range.end, text }]))
+}
 
 /// The question as `pg_dump` means it; `None`: as it stands.
 pub fn as_one_database(text: &str) -> Option<String> {
@@ -141,6 +177,23 @@ fn identity_at(tokens: &Tokens<'_>, index: usize) -> Option<Splice> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_sequence_stands_where_the_map_has_it() {
+        let text =
+            "SELECT seqrelid, last_value, is_called FROM pg_catalog.pg_sequence, pg_get_sequence_data(seqrelid) ORDER BY seqrelid;";
+        assert!(asks_every_sequence(text));
+        assert_eq!(with_sequences(text, &[]).as_deref(), Some(text));
+        let places = [(("public".to_owned(), "It's".to_owned()), (7, true))];
+        let asked = with_sequences(text, &places).unwrap_or_default();
+        assert!(
+            asked.contains("(pg_catalog.to_regclass('public.\"It''s\"')::pg_catalog.oid, 7::pg_catalog.int8, true)"),
+            "{asked}"
+        );
+        assert!(asked.contains("FROM pg_catalog.pg_sequence, LATERAL (SELECT CASE"), "{asked}");
+        assert!(asked.ends_with("= seqrelid) sg_p ORDER BY seqrelid;"), "{asked}");
+        assert!(parse::parse(&asked).is_ok());
+    }
 
     #[test]
     fn questions_of_a_dump_are_asked_otherwise() {

@@ -55,6 +55,16 @@ const FUNCTIONS: &[&str] = &[
     "CREATE FUNCTION set_path(p text) RETURNS text LANGUAGE sql AS $$ SELECT set_config('search_path', p, false) $$",
     "CREATE FUNCTION set_path_dynamic(p text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'SET search_path = ' || p; END $$",
     "CREATE FUNCTION do_text(t text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE t; END $$",
+    "CREATE FUNCTION do_part(t text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'SELECT ' || t; END $$",
+    "CREATE FUNCTION set_named(k text, v text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM set_config(k, v, false); END $$",
+    "CREATE FUNCTION set_of_app(k text, v text) RETURNS void LANGUAGE sql AS $$ SELECT set_config('app.' || k, v, false) $$",
+    "CREATE FUNCTION set_made(k text, v text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE format('SET %s = %L', k, v); END $$",
+    "CREATE TABLE jobs (id int, q text)",
+    "INSERT INTO jobs VALUES (1, 'SET app.tenant = 5'), (2, 'SET search_path = other, public'), (3, 'SELECT pg_advisory_lock(77)'), \
+     (4, 'CREATE TEMP TABLE notes (single text)'), (5, 'DEALLOCATE ALL')",
+    "CREATE TABLE parts (id int, q text)",
+    "INSERT INTO parts VALUES (1, 'set_config(''work_mem'', ''9MB'', false)'), (2, 'set_config(''search_path'', ''evil, pg_catalog'', false)'), \
+     (3, 'pg_advisory_lock(77)')",
     "CREATE FUNCTION take_lock(k int) RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_lock(k); END $$",
     "CREATE FUNCTION make_table() RETURNS void LANGUAGE plpgsql AS $$ BEGIN CREATE TEMP TABLE notes (single text); END $$",
     "CREATE FUNCTION watch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN SET work_mem = '9MB'; RETURN NEW; END $$",
@@ -88,6 +98,16 @@ const LEAVING: &[&str] = &[
     "SELECT do_text('SELECT pg_advisory_lock(77)')",
     "SELECT do_text('CREATE TEMP TABLE notes (single text)')",
     "SELECT take_lock(77)",
+    "SELECT set_named('app.tenant', '5')",
+    "SELECT set_named('app.' || 'tenant', '5')",
+    "SELECT set_of_app('tenant', '5')",
+    "SELECT set_made('app.tenant', '5')",
+    "SELECT do_text(q) FROM jobs WHERE id = 1",
+    "SELECT do_text(q) FROM jobs WHERE id = 2",
+    "SELECT do_text(q) FROM jobs WHERE id = 3",
+    "SELECT do_text(q) FROM jobs WHERE id = 4",
+    "SELECT do_text(q) FROM jobs WHERE id = 5",
+    "SELECT do_part(q) FROM parts WHERE id = 1",
     "SELECT make_table()",
     "INSERT INTO watched VALUES (1)",
     "CALL set_and_commit()",
@@ -206,6 +226,7 @@ async fn what_a_function_sets_is_the_sessions_by_postgresqls_rule() {
         client.unnamed("SELECT set_path('other, public')", &[]).unnamed("SELECT x FROM w", &[]).sync();
         let told = client.transcript().await;
         assert!(told.contains("D(other)") && !told.contains("D(public)"), "{mode}: {told}");
+        what_a_function_is_given_counts(&mut client, mode).await;
         // A prepared statement, and a whole text of several.
         client.unnamed("SELECT set_tenant($1)", &["8"]).sync();
         assert!(!client.transcript().await.contains("E("));
@@ -214,6 +235,43 @@ async fn what_a_function_sets_is_the_sessions_by_postgresqls_rule() {
         assert!(told.contains("D(public)"), "{mode}: {told}");
         assert_eq!(client.value(tenant).await, "9", "{mode}");
     }
+}
+
+/// The name of a setting, or a text, that stands in a parameter or a row.
+async fn what_a_function_is_given_counts(client: &mut WireClient, mode: &str) {
+    let tenant = "SELECT coalesce(current_setting('app.tenant', true), 'null')";
+    for (call, value) in [
+        ("SELECT set_named('app.tenant', '21')", "21"),
+        ("SELECT set_of_app('tenant', '22')", "22"),
+        ("SELECT set_made('app.tenant', '23')", "23"),
+        ("SELECT set_named('app.' || 'tenant', '24')", "24"),
+        ("SELECT do_text(q) FROM jobs WHERE id = 1", "5"),
+    ] {
+        succeed(client, call).await;
+        assert_eq!(client.value(tenant).await, value, "{mode}: {call}");
+    }
+    for (call, parameters, value) in [
+        ("SELECT set_named($1, $2)", ["app.tenant", "31"], "31"),
+        ("SELECT set_of_app($1, $2)", ["tenant", "32"], "32"),
+        ("SELECT do_text($1 || $2)", ["SET app.tenant = ", "33"], "33"),
+    ] {
+        client.unnamed(call, &parameters).sync();
+        let told = client.transcript().await;
+        assert!(!told.contains("E("), "{mode}: {call}: {told}");
+        assert_eq!(client.value(tenant).await, value, "{mode}: {call}");
+    }
+    client.unnamed("SELECT do_text($1)", &["SET search_path = other, public"]).sync();
+    client.transcript().await;
+    assert_eq!(client.value("SELECT x FROM w").await, "other", "{mode}");
+    succeed(client, "SET search_path = public").await;
+    succeed(client, "SELECT do_text(q) FROM jobs WHERE id = 2").await;
+    assert_eq!(client.value("SELECT x FROM w").await, "other", "{mode}");
+    succeed(client, "SET search_path = public").await;
+    succeed(client, "SELECT do_text(q) FROM jobs WHERE id = 3").await;
+    assert_eq!(client.value("SELECT pg_advisory_unlock(77)").await, "t", "{mode}");
+    client.unnamed("SELECT do_text($1)", &["SELECT pg_advisory_lock(77)"]).sync();
+    client.transcript().await;
+    assert_eq!(client.value("SELECT pg_advisory_unlock(77)").await, "t", "{mode}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -309,12 +367,8 @@ async fn mistakes_of_the_reset_are_seen() {
         succeed(&mut client, statement).await;
     }
     drop(client);
-    // By texts that are parameters: nothing in the statement tells what they do.
-    let leave = [
-        ("not_reset", vec!["SET work_mem = '9MB'"]),
-        ("setting_not_on_record", vec![]),
-        ("reset_by_path", vec!["SET search_path = evil, pg_catalog", "SELECT pg_advisory_lock(77)"]),
-    ];
+    // By texts that lie in rows: nothing in the statement tells what they do.
+    let leave = [("not_reset", vec!["1"]), ("setting_not_on_record", vec![]), ("reset_by_path", vec!["2", "3"])];
     for (mistake, texts) in &leave {
         for is_planted in [false, true] {
             if is_planted {
@@ -325,7 +379,7 @@ async fn mistakes_of_the_reset_are_seen() {
             succeed(&mut holder, "SELECT").await;
             succeed(&mut leaver, "BEGIN").await;
             for text in texts {
-                leaver.unnamed("SELECT public.do_text($1)", &[text]).sync();
+                leaver.unnamed("SELECT public.do_part(q) FROM public.parts WHERE id OPERATOR(pg_catalog.=) $1", &[text]).sync();
                 let told = leaver.transcript().await;
                 assert!(!told.contains("E("), "{text}: {told}");
             }

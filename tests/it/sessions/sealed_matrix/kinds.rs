@@ -73,6 +73,7 @@ use Act::{Dynamic, Expression, Statement};
 /// `{port}`, `{seeded}`: filled in, see [`super::stage::Stage::fill_in`].
 pub const KINDS: &[Kind] = &[
     setting("custom name", Expression("set_config('app.tenant', '5', false)"), ("app.tenant", "'6'")),
+    setting("custom name that is made", Expression("set_config(concat('app', '.tenant'), '5', false)"), ("app.tenant", "'6'")),
     setting("custom name by SET", Statement("SET app.other = 'x'"), ("app.other", "'y'")),
     setting("work_mem", Statement("SET work_mem = '9MB'"), ("work_mem", "'5MB'")),
     setting("DateStyle", Expression("set_config('DateStyle', 'SQL, DMY', false)"), ("DateStyle", "'German'")),

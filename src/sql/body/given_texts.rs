@@ -1,0 +1,84 @@
+//! Whether a PL/pgSQL body runs a text that it is given, by an argument or in a row: what that does nobody knows from the body.
+//!
+//! A text that the body puts together has constants in it, whose words say what it may leave in the session. So EXECUTE without a
+//! constant runs a text that was given, unless a constant is put into one of its variables somewhere in the body.
+
+use super::plpgsql::Token;
+use crate::sql::parse::lexer::TokenKind;
+
+pub(super) fn runs_given_text(tokens: &[Token<'_>]) -> bool {
+    (0..tokens.len()).any(|at| is_execute(tokens, at) && is_given(executed(tokens, at + 1), tokens))
+}
+
+/// The keyword, and no name after a dot.
+fn is_execute(tokens: &[Token<'_>], at: usize) -> bool {
+    let is_name = at.checked_sub(1).and_then(|before| tokens.get(before)).is_some_and(|before| before.is_symbol("."));
+    !is_name && tokens.get(at).is_some_and(|token| token.is("execute"))
+}
+
+/// The expression that begins here.
+fn executed<'t, 'a>(tokens: &'t [Token<'a>], start: usize) -> &'t [Token<'a>] {
+    let rest = tokens.get(start..).unwrap_or_default();
+    let is_end = |token: &Token<'_>| token.is_symbol(";") || token.is_any(&["into", "using", "loop"]);
+    rest.get(..rest.iter().position(is_end).unwrap_or(rest.len())).unwrap_or_default()
+}
+
+fn is_given(expression: &[Token<'_>], tokens: &[Token<'_>]) -> bool {
+    !has_constant(expression) && !expression.iter().filter_map(Token::name).any(|name| is_made(&name, tokens))
+}
+
+fn has_constant(tokens: &[Token<'_>]) -> bool {
+    tokens.iter().any(|token| matches!(token.kind, TokenKind::Literal(_)))
+}
+
+/// A constant is assigned to the variable, selected into it, or it goes through rows that have one.
+fn is_made(name: &str, tokens: &[Token<'_>]) -> bool {
+    let ends = |token: &Token<'_>| token.is_symbol(";") || token.is_any(&["loop", "then", "else", "begin", "declare"]);
+    tokens.split(ends).any(|piece| {
+        let is_it = |token: Option<&Token<'_>>| token.and_then(Token::name).as_deref() == Some(name);
+        let is_loop = piece.first().is_some_and(|first| first.is_any(&["for", "foreach"]));
+        let into = piece.iter().position(|token| token.is("into"));
+        let is_target = is_it(piece.get(usize::from(is_loop)))
+            || into.is_some_and(|into| piece.iter().skip(into + 1).any(|token| is_it(Some(token))));
+        let selected = piece.iter().position(|token| token.is("from")).unwrap_or(piece.len());
+        is_target && has_constant(piece.get(..selected).unwrap_or_default())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::catalog::{BodyReader, Kept};
+    use crate::sql::body::SqlBodyReader;
+
+    #[test]
+    fn a_text_that_is_given_is_told_from_one_that_is_made() {
+        let runs = |body: &str| SqlBodyReader.references("plpgsql", body).effects.kept.contains(&Kept::GivenText);
+        for given in [
+            "BEGIN EXECUTE t; END",
+            "BEGIN EXECUTE t USING 'a'; END",
+            "BEGIN EXECUTE $1 INTO x; END",
+            "DECLARE q text; BEGIN q := t; EXECUTE q; END",
+            "BEGIN FOR r IN SELECT q FROM jobs WHERE state = 'new' LOOP EXECUTE r.q; END LOOP; END",
+            "BEGIN RETURN QUERY EXECUTE t; END",
+            "BEGIN FOR r IN EXECUTE t LOOP x := 'y'; END LOOP; END",
+            "BEGIN OPEN c FOR EXECUTE t; END",
+            "BEGIN EXECUTE NEW.q; RETURN NEW; END",
+            "BEGIN EXECUTE 'SELECT 1'; EXECUTE t || u; END",
+        ] {
+            assert!(runs(given), "{given}");
+        }
+        for made in [
+            "BEGIN EXECUTE 'SELECT 1'; END",
+            "BEGIN EXECUTE format('DROP TABLE %I', t); END",
+            "BEGIN EXECUTE 'SELECT ' || t; END",
+            "DECLARE q text := 'SELECT 1'; BEGIN EXECUTE q; END",
+            "DECLARE q text; BEGIN q := 'SELECT '; q := q || t; EXECUTE q; END",
+            "BEGIN FOR r IN SELECT format('DROP TABLE %I', a) AS q FROM b LOOP EXECUTE r.q; END LOOP; END",
+            "BEGIN FOREACH q IN ARRAY ARRAY['SELECT 1'] LOOP EXECUTE q; END LOOP; END",
+            "BEGIN SELECT 'DROP ' || a INTO q FROM b; EXECUTE q; END",
+            "BEGIN PERFORM a.execute(t); END",
+        ] {
+            assert!(!runs(made), "{made}");
+        }
+    }
+}
