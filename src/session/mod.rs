@@ -23,7 +23,6 @@ mod cycle;
 mod ddl;
 mod failure;
 mod gateway;
-mod hinted;
 mod interrupted;
 mod pinned_map;
 mod protocol;
