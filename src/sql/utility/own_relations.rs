@@ -18,6 +18,7 @@ use pg_raw_parse::{Node, nodes};
 
 use super::shardgate_call::{SCHEMA, columns_in_from};
 use crate::error::PgError;
+use crate::sql::called::{self, Given};
 use crate::sql::context::Context;
 use crate::sql::parse::tree;
 use crate::sql::query::is_own_relation;
@@ -217,7 +218,10 @@ fn check_function(call: &nodes::FuncCall, context: &Context) -> Result<(), PgErr
         // Without rows that the proxy has given for it, it fails.
         [SCHEMA, name] => columns_in_from(name).is_some(),
         [name] if columns_in_from(name).is_some() => !context.catalog.function_names.contains_key(*name),
-        [name] => is_computing(name) && !context.catalog.function_names.contains_key(*name),
+        [name] => {
+            let given = || Given::of(call, |_| None);
+            is_computing(name) && called::functions_of_users(context, &context.search_path, name, given).is_empty()
+        }
         _ => false,
     };
     if is_meant { Ok(()) } else { Err(not_here(&format!("function {}()", names.join(".")))) }
