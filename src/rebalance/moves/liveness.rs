@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgConnection;
 use tokio::time::{sleep, timeout};
@@ -80,13 +81,18 @@ impl Backend {
 }
 
 /// `None`: the connection was lost meanwhile, and takes nothing any more. Without a backend it is not looked at.
-pub(super) async fn unless_lost<T>(backend: Option<&Backend>, answer: impl Future<Output = T>) -> Option<T> {
-    let Some(backend) = backend else { return Some(answer.await) };
-    tokio::select! {
-        biased;
-        answer = answer => Some(answer),
-        () = backend.until_lost() => None,
-    }
+pub(super) fn unless_lost<'a, T>(
+    backend: Option<&'a Backend>,
+    answer: impl Future<Output = T> + Send + 'a,
+) -> BoxFuture<'a, Option<T>> {
+    Box::pin(async move {
+        let Some(backend) = backend else { return Some(answer.await) };
+        tokio::select! {
+            biased;
+            answer = answer => Some(answer),
+            () = backend.until_lost() => None,
+        }
+    })
 }
 
 const STARTED: &str = "pg_catalog.date_part('epoch', a.backend_start)::pg_catalog.text";

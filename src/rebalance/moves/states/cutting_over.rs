@@ -27,7 +27,7 @@ use crate::shardmap::{CutOver, Epoch, Move, MoveState, Term};
 
 pub(in super::super) async fn run(moving: &mut Moving, direction: Direction) -> Result<(), Stop> {
     let budget = Duration::from_millis(moving.the_move.options.max_pause_ms);
-    let before = Before::read(moving, direction).await?;
+    let before = Box::pin(Before::read(moving, direction)).await?;
     let mut map = moving.store.rehearsed_cut_over(&moving.actor, moving.the_move.id, moving.term).await?;
     let mut pause = Pause::begin();
     let deadline = pause.began() + budget;
@@ -45,7 +45,7 @@ pub(in super::super) async fn run(moving: &mut Moving, direction: Direction) -> 
         None => {
             switch(moving, direction, &mut map, held).await?;
             pause.passed("switch");
-            switched::take_over(moving, direction, map, Some((pause, held.incarnation))).await
+            Box::pin(switched::take_over(moving, direction, map, Some((pause, held.incarnation)))).await
         }
         Some(reason) => {
             tracing::info!(move_id = moving.the_move.id.0, reason, steps = %pause, "cut-over was given up, and is tried again");
