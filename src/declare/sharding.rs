@@ -80,11 +80,12 @@ async fn distribute_in_one_group(
         tables,
         strategy: (!is_strategy_open).then_some(strategy),
         colocate_with: colocate_with.map_or(Colocation::Nobody, Colocation::With),
-        partitions: parse_partitions("partitions", arguments.integer("partitions")?)?,
+        partitions: planned_partitions(arguments)?,
         on_shards: arguments.text("on_shards")?,
         bounds: arguments.optional_texts("bounds")?,
     };
     refuse_bounds(&request)?;
+    refuse_planned_shards(&request, arguments)?;
     Box::pin(repeated(|| declare(control, caller, &request))).await
 }
 
@@ -113,6 +114,26 @@ pub(super) async fn create_distributed(control: &Control, caller: &Caller, argum
         bounds: None,
     };
     Box::pin(repeated(|| declare(control, caller, &request))).await
+}
+
+/// As many as are asked for, or more where so many shards are planned that they would be uneven there.
+fn planned_partitions(arguments: &Arguments) -> Result<u32, PgError> {
+    let partitions = parse_partitions("partitions", arguments.integer("partitions")?)?;
+    let Some(shards) = arguments.optional_integer("planned_shards")? else { return Ok(partitions) };
+    let shards_max = PARTITIONS_MAX / placement::PARTITIONS_PER_PLANNED_SHARD;
+    let shards = u32::try_from(shards).ok().filter(|shards| (1..=shards_max).contains(shards)).ok_or_else(|| {
+        PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("planned_shards must be between 1 and {shards_max}"))
+    })?;
+    Ok(placement::even_partitions(partitions, shards))
+}
+
+fn refuse_planned_shards(request: &Request<'_>, arguments: &Arguments) -> Result<(), PgError> {
+    let is_of_hash = request.strategy == Some(Strategy::Hash) && matches!(request.colocate_with, Colocation::Nobody);
+    if is_of_hash || arguments.optional_integer("planned_shards")?.is_none() {
+        return Ok(());
+    }
+    Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, "planned_shards is given for strategy 'hash' only, without colocate_with")
+        .with_hint("Only partitions by hash are made for shards that are not there yet."))
 }
 
 fn refuse_bounds(request: &Request<'_>) -> Result<(), PgError> {

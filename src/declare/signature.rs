@@ -342,6 +342,7 @@ const DISTRIBUTE_TABLE: &[Parameter] = &[
     optional("partitions", Kind::Integer, Default::Integer(64)),
     optional("on_shards", Kind::Text, Default::Text("all")),
     optional("bounds", Kind::TextArray, Default::Null),
+    optional("planned_shards", Kind::Integer, Default::Null),
 ];
 
 const TIME_PARTITIONS: &[Parameter] = &[
@@ -381,6 +382,7 @@ const DISTRIBUTE_TABLES: &[Parameter] = &[
     optional("partitions", Kind::Integer, Default::Integer(64)),
     optional("on_shards", Kind::Text, Default::Text("all")),
     optional("bounds", Kind::TextArray, Default::Null),
+    optional("planned_shards", Kind::Integer, Default::Null),
 ];
 
 const CITUS_MOVE_SHARD_PLACEMENT: &[Parameter] = &[

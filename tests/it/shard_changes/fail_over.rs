@@ -77,7 +77,8 @@ async fn a_shard_fails_over_and_its_former_primary_serves_nobody() {
         ),
         "{said}"
     );
-    the_primary_is_alive(&mut stage, &proxies).await;
+    let _former_too = the_primary_is_alive(&mut stage, &proxies).await;
+    the_shard_goes_on(&stage, &proxies).await;
     stage.assert_no_panic();
 }
 
@@ -109,7 +110,7 @@ async fn the_primary_dies(stage: &mut Stage, proxies: &[SocketAddr], standby: St
 }
 
 /// Nobody has told the proxies, and their connections to the server before do not break.
-async fn the_primary_is_alive(stage: &mut Stage, proxies: &[SocketAddr]) {
+async fn the_primary_is_alive(stage: &mut Stage, proxies: &[SocketAddr]) -> Server {
     let there = stage.key(1, 0);
     let mut admin = stage.client().await;
     let standby = Standby::start(&stage.cluster, 1).await;
@@ -144,6 +145,33 @@ async fn the_primary_is_alive(stage: &mut Stage, proxies: &[SocketAddr]) {
     let strangers = "SELECT count(*) FROM accounts WHERE owner = 'never' OR owner = 'fourth'";
     assert_eq!(count(&before, "shard1", strangers).await, 0);
     assert_eq!(count(stage.cluster.shard_server(1), "shard1", "SELECT count(*) FROM accounts WHERE owner = 'never'").await, 0);
+    before
+}
+
+/// What is planned costs no error: another url, maintenance and back, a new piece of a range that is filled there.
+async fn the_shard_goes_on(stage: &Stage, proxies: &[SocketAddr]) {
+    let mut admin = stage.client().await;
+    let load = Load::start(proxies, 2);
+    load.until_written(50).await;
+    let url = url_of(&[stage.cluster.shard_server(1)], "shard1");
+    succeed(&mut admin, &format!("SELECT shardgate.alter_shard('shard1', url => '{url}')")).await;
+    load.until_written(50).await;
+    for state in ["maintenance", "online"] {
+        succeed(&mut admin, &format!("SELECT shardgate.alter_shard('shard1', state => '{state}')")).await;
+    }
+    load.until_written(50).await;
+    for statement in [
+        "CREATE TABLE orders (day date, id int, PRIMARY KEY (day, id))",
+        "SELECT shardgate.distribute_table('orders', 'day', 'range', on_shards => 'shard0,shard1', bounds => '{2020-01-01}')",
+        "INSERT INTO orders SELECT date '2019-12-30' + n, n FROM generate_series(1, 10) n",
+    ] {
+        succeed(&mut admin, statement).await;
+    }
+    assert_eq!(count(stage.cluster.shard_server(1), "shard1", "SELECT count(*) FROM orders").await, 9);
+    assert_eq!(admin.value("SELECT count(*) FROM orders").await, "10");
+    load.until_written(50).await;
+    let written = load.end(stage).await;
+    assert!(written.errors.is_empty(), "{:#?}", written.errors);
 }
 
 /// The home shard's schema is read by a connection that is kept: it has to follow, too.
