@@ -11,6 +11,7 @@ pub const ROWS_PER_SCALE: usize = 100_000;
 
 pub async fn fill_plain(client: &Client, scale: usize) {
     client.batch_execute(TABLE).await.expect("create the table");
+    client.batch_execute(FUNCTIONS).await.expect("create the functions");
     client.batch_execute(&insert(scale, "true")).await.expect("fill the table");
     client.batch_execute("VACUUM ANALYZE pgbench_accounts").await.expect("vacuum");
 }
@@ -22,6 +23,8 @@ pub async fn fill_sharded(proxy: &Proxy, cluster: &Cluster, shards: usize, scale
         client.batch_execute(&format!("SELECT shardgate.add_shard('shard{shard}', '{url}')")).await.expect("add a shard");
     }
     client.batch_execute(TABLE).await.expect("create the table");
+    client.batch_execute(FUNCTIONS).await.expect("create the functions");
+    client.batch_execute("SELECT shardgate.declare_function('unproven')").await.expect("declare the function");
     let declare = format!("SELECT shardgate.distribute_table('pgbench_accounts', 'aid', partitions => {})", shards * 4);
     client.batch_execute(&declare).await.expect("distribute the table");
     let rows = client.query("SELECT shard, low, high FROM shardgate.partitions", &[]).await.expect("partitions");
@@ -52,3 +55,7 @@ fn insert(scale: usize, condition: &str) -> String {
 
 const TABLE: &str =
     "CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84)) WITH (fillfactor = 100)";
+
+const FUNCTIONS: &str = "\
+    CREATE FUNCTION proven(n int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN RETURN n; END $$;
+    CREATE FUNCTION unproven(n int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'SELECT ' || n INTO n; RETURN n; END $$";

@@ -14,6 +14,7 @@ mod support;
 mod data;
 mod idle;
 mod measure;
+mod neighbours;
 #[path = "../report.rs"]
 mod report;
 mod schema_changes;
@@ -63,6 +64,10 @@ fn main() {
     }
     if "schema changes".contains(&settings.only) {
         runtime.block_on(schema_changes::print());
+    }
+    if "neighbours".contains(&settings.only) {
+        let several = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("runtime");
+        several.block_on(neighbours::print(&targets));
     }
     if "idle clients".contains(&settings.only) {
         print_idle(&targets, settings.idle_clients);

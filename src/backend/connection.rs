@@ -465,6 +465,10 @@ impl Connection {
                     self.check_is_kept(header)?;
                     return Ok(frame);
                 }
+                Some(Frame { header, is_complete: true }) if header.tag == shard_tag::PARAMETER_STATUS => {
+                    self.note_status(header)?;
+                    return Ok(frame);
+                }
                 Some(Frame { header, is_complete: true }) if header.tag == shard_tag::ERROR => {
                     let fields = error_fields(self.input.get(FRAME_HEADER_BYTES..header.total).unwrap_or_default())?;
                     if !fields.is_fatal() {
@@ -503,6 +507,14 @@ impl Connection {
             true => Err(ConnectionError::TooMuch { what, setting: "pool.unasked_bytes_max", bytes_max }),
             false => Ok(()),
         }
+    }
+
+    /// Whoever reads the answer: a setting that nobody has on record keeps the connection from its next user.
+    fn note_status(&mut self, header: FrameHeader) -> Result<(), ConnectionError> {
+        let body = self.input.get(FRAME_HEADER_BYTES..header.total).unwrap_or_default();
+        let (name, value) = crate::wire::parameter_status(body)?;
+        let (name, value) = (String::from_utf8_lossy(name).into_owned(), String::from_utf8_lossy(value).into_owned());
+        self.note_parameter(&name, &value)
     }
 
     /// The next whole frame: its tag and body. Waits for it.
@@ -609,20 +621,9 @@ impl Connection {
 
     fn process_unasked(&mut self) -> bool {
         while let Ok(Some(Frame { header, is_complete: true })) = self.peek() {
-            let frame = self.input.split_to(header.total);
-            let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
-            match header.tag {
-                shard_tag::NOTICE | shard_tag::NOTIFICATION => {}
-                shard_tag::PARAMETER_STATUS => match crate::wire::parameter_status(body) {
-                    Ok((name, value)) => {
-                        let noted = self.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
-                        if noted.is_err() {
-                            return false;
-                        }
-                    }
-                    Err(_) => return false,
-                },
-                _ => return false,
+            self.input.advance(header.total);
+            if !matches!(header.tag, shard_tag::NOTICE | shard_tag::NOTIFICATION | shard_tag::PARAMETER_STATUS) {
+                return false;
             }
         }
         self.input.is_empty()
@@ -726,13 +727,6 @@ mod tests {
             let told = loop {
                 match connection.next_frame().await {
                     Ok((shard_tag::READY, _)) => break None,
-                    Ok((shard_tag::PARAMETER_STATUS, body)) => {
-                        let (name, value) = crate::wire::parameter_status(&body).expect("a setting");
-                        let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
-                        if let Err(error) = connection.note_parameter(&name, &value) {
-                            break Some(error);
-                        }
-                    }
                     Ok(_) => {}
                     Err(error) => break Some(error),
                 }

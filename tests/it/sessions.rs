@@ -47,6 +47,7 @@ mod prepared;
 mod redefined;
 mod reference_keys;
 mod schema;
+mod scripts;
 mod sealed;
 mod sealed_matrix;
 mod shard_defaults;

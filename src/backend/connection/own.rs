@@ -43,10 +43,6 @@ impl Connection {
                     let sqlstate = String::from_utf8_lossy(fields.sqlstate().unwrap_or(b"XX000")).into_owned();
                     refusal = Some(ConnectionError::Refused { sqlstate, message: fields.message(), body: body.clone() });
                 }
-                shard_tag::PARAMETER_STATUS => {
-                    let (name, value) = crate::wire::parameter_status(&body)?;
-                    self.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value))?;
-                }
                 shard_tag::READY => {
                     self.note_ready(body.first().copied().unwrap_or(b'E'));
                     return match refusal {

@@ -74,7 +74,7 @@ impl Answer {
         self.has_warned_at_end = true;
     }
 
-    fn note_frame(&mut self, connection: &mut Connection, tag: u8, body: &Bytes) -> Result<(), ConnectionError> {
+    fn note_frame(&mut self, tag: u8, body: &Bytes) -> Result<(), ConnectionError> {
         match tag {
             shard_tag::COMMAND_COMPLETE => {
                 let text = body.strip_suffix(b"\0").unwrap_or(body);
@@ -93,10 +93,6 @@ impl Answer {
                 if fields.get(b'V').or_else(|| fields.get(b'S')) == Some(b"WARNING") {
                     self.note_warning();
                 }
-            }
-            shard_tag::PARAMETER_STATUS => {
-                let (name, value) = crate::wire::parameter_status(body)?;
-                connection.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value))?;
             }
             _ => {}
         }
@@ -146,7 +142,7 @@ async fn read_answer(connection: &mut Connection, answer: &mut Answer) -> Result
             connection.note_ready(status);
             return Ok(status);
         }
-        answer.note_frame(connection, tag, &body)?;
+        answer.note_frame(tag, &body)?;
     }
 }
 

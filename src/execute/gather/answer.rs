@@ -117,7 +117,7 @@ pub async fn answer<S: RowSink>(
             let is_noted = matches!(header.tag, shard_tag::READY | shard_tag::PARAMETER_STATUS);
             if is_noted {
                 let frame = scratch.input.split_to(header.total);
-                note(scratch, header.tag, frame.get(FRAME_HEADER_BYTES..).unwrap_or_default()).map_err(lost)?;
+                note(scratch, header.tag, frame.get(FRAME_HEADER_BYTES..).unwrap_or_default());
             } else {
                 scratch.input.advance(header.total);
             }
@@ -141,7 +141,7 @@ pub async fn check_rights<G>(connection: &mut Connection, statement: &Final<'_>)
     let mut refusal = None;
     loop {
         let (tag, body) = connection.next_frame().await.map_err(lost)?;
-        note(connection, tag, &body).map_err(lost)?;
+        note(connection, tag, &body);
         match tag {
             shard_tag::ERROR => refusal = Some(error_frame(&body)),
             shard_tag::READY => break,
@@ -159,7 +159,7 @@ pub async fn roll_back(scratch: &mut Connection) -> Result<(), ConnectionError> 
     put_end(&mut scratch.output);
     loop {
         let (tag, body) = scratch.next_frame().await?;
-        note(scratch, tag, &body)?;
+        note(scratch, tag, &body);
         if tag == shard_tag::READY {
             scratch.pending.clear();
             return Ok(());

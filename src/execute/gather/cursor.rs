@@ -61,7 +61,7 @@ pub async fn open<G>(
     for stage in [Stage::Load, if matches!(opening, Opening::Portal(_)) { Stage::Answer } else { Stage::Load }] {
         loop {
             let (tag, body) = scratch.next_frame().await.map_err(lost)?;
-            note(scratch, tag, &body).map_err(lost)?;
+            note(scratch, tag, &body);
             match tag {
                 shard_tag::ERROR if failure.is_none() => {
                     failure = Some(GatherError::Shard { side: Side::Scratch, stage, frame: error_frame(&body) });
@@ -104,7 +104,7 @@ pub async fn fetch<S: RowSink>(
             }
             shard_tag::READY | shard_tag::PARAMETER_STATUS => {
                 let frame = scratch.input.split_to(header.total);
-                note(scratch, header.tag, frame.get(FRAME_HEADER_BYTES..).unwrap_or_default()).map_err(lost)?;
+                note(scratch, header.tag, frame.get(FRAME_HEADER_BYTES..).unwrap_or_default());
                 if header.tag == shard_tag::READY {
                     return failure.map_or(Ok(()), Err);
                 }

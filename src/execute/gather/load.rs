@@ -138,7 +138,7 @@ async fn prepare<G>(scratch: &mut Connection, script: &Script, statement: &Final
 async fn next<G>(scratch: &mut Connection) -> Result<(u8, Bytes), GatherError<G>> {
     let lost = |error| GatherError::Lost { side: Side::Scratch, error };
     let (tag, body) = scratch.next_frame().await.map_err(lost)?;
-    note(scratch, tag, &body).map_err(lost)?;
+    note(scratch, tag, &body);
     Ok((tag, body))
 }
 
@@ -355,7 +355,7 @@ impl Feed<'_, '_> {
             if header.tag == shard_tag::ERROR {
                 return Err(scratch_error(body));
             }
-            note(self.scratch, header.tag, body).map_err(lost)?;
+            note(self.scratch, header.tag, body);
         }
         Ok(())
     }
@@ -398,7 +398,7 @@ fn scratch_error<G>(body: &[u8]) -> GatherError<G> {
 pub async fn read_to_end(connection: &mut Connection) -> Result<(), ConnectionError> {
     loop {
         let (tag, body) = connection.next_frame().await?;
-        note(connection, tag, &body)?;
+        note(connection, tag, &body);
         if tag == shard_tag::READY {
             connection.pending.clear();
             return Ok(());
@@ -471,7 +471,7 @@ impl Part<'_> {
         let frame = self.connection.input.split_to(total).freeze();
         let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
         let tag = frame.first().copied().unwrap_or_default();
-        note(self.connection, tag, body).map_err(PartFailure::Lost)?;
+        note(self.connection, tag, body);
         match tag {
             shard_tag::ERROR => return Err(PartFailure::Refused(frame)),
             shard_tag::COPY_DONE if self.fragments.tagged.is_some() => self.done = self.fragments.serves.len(),

@@ -29,7 +29,7 @@ use thiserror::Error;
 
 use crate::backend::{Connection, ConnectionError};
 use crate::error::PgError;
-use crate::wire::{self, shard_tag};
+use crate::wire::shard_tag;
 
 pub use answer::{Final, RIGHTS_OFFSET, answer, check_rights, roll_back};
 pub use cursor::{Fetch, Opening, fetch, open};
@@ -83,17 +83,11 @@ pub fn is_between_statements(connection: &Connection) -> bool {
     !connection.owes() && connection.input.is_empty() && connection.output.is_empty() && connection.status == b'E'
 }
 
-/// Status, settings: what every connection notes of a message.
-fn note(connection: &mut Connection, tag: u8, body: &[u8]) -> Result<(), ConnectionError> {
-    match tag {
-        shard_tag::READY => connection.note_ready(body.first().copied().unwrap_or(b'E')),
-        shard_tag::PARAMETER_STATUS => {
-            let (name, value) = wire::parameter_status(body)?;
-            connection.note_parameter(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value))?;
-        }
-        _ => {}
+/// The status that every connection notes at the end of an answer.
+fn note(connection: &mut Connection, tag: u8, body: &[u8]) {
+    if tag == shard_tag::READY {
+        connection.note_ready(body.first().copied().unwrap_or(b'E'));
     }
-    Ok(())
 }
 
 /// The frame that this body came in.

@@ -394,7 +394,7 @@ impl Session {
                     None => is_too_large = true,
                 },
                 shard_tag::NOTICE => self.client.output.extend_from_slice(&frame(tag, &body)),
-                shard_tag::PARAMETER_STATUS => self.take_parameter(index, &body)?,
+                shard_tag::PARAMETER_STATUS => self.take_parameter(&body)?,
                 shard_tag::ERROR => {
                     let fields = wire::error_fields(&body).map_err(SessionEnd::from)?;
                     if fields.is_fatal() {
@@ -432,14 +432,9 @@ impl Session {
         }
     }
 
-    fn take_parameter(&mut self, index: usize, body: &[u8]) -> Result<(), Failure> {
+    fn take_parameter(&mut self, body: &[u8]) -> Result<(), Failure> {
         let (name, value) = wire::parameter_status(body).map_err(SessionEnd::from)?;
         let (name, value) = (String::from_utf8_lossy(name).into_owned(), String::from_utf8_lossy(value).into_owned());
-        if let Some(participant) = self.transaction.participants_mut().get_mut(index)
-            && let Err(error) = participant.connection.note_parameter(&name, &value)
-        {
-            return Err(self.participant_lost(index, &error));
-        }
         self.report_parameter(&name, &value);
         Ok(())
     }

@@ -41,7 +41,7 @@ use crate::session::writes::write::Writing;
 use crate::session::{Failure, Participant, Session, SessionEnd};
 use crate::shardmap::{Group, GroupId, MapSnapshot, ShardId};
 use crate::sql::utility::copy_in::{CopyFormat, CopyIn};
-use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, client_tag, shard_tag};
+use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, client_tag, shard_tag};
 
 /// A COPY over several shards.
 struct Stream<'c> {
@@ -438,14 +438,6 @@ impl Session {
                 target.answer = Answer::Done(tag);
             }
             shard_tag::NOTICE => self.client.output.extend_from_slice(&crate::session::protocol::describe::frame(tag, &body)),
-            shard_tag::PARAMETER_STATUS => {
-                if let Ok((name, value)) = wire::parameter_status(&body) {
-                    let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
-                    if let Err(error) = participant.connection.note_parameter(&name, &value) {
-                        return Err(self.participant_lost(index, &error));
-                    }
-                }
-            }
             shard_tag::READY => {
                 participant.connection.note_ready(body.first().copied().unwrap_or(b'E'));
                 target.is_ready = true;

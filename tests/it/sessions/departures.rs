@@ -26,6 +26,9 @@ const BY_ITSELF: &[&str] = &[
     "UPDATE accounts SET balance = balance + 1",
     "BEGIN; SAVEPOINT s; DELETE FROM accounts WHERE balance = 100 RETURNING id",
     "COPY accounts FROM STDIN",
+    "SELECT id FROM accounts ORDER BY id FOR UPDATE",
+    "MERGE INTO accounts a USING (SELECT id FROM accounts) s ON a.id = s.id WHEN MATCHED THEN UPDATE SET balance = 1",
+    "ALTER TABLE accounts ALTER balance SET DEFAULT 1",
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -38,6 +38,52 @@ fn statements(own: i64) -> [String; 9] {
     ]
 }
 
+/// Messages that nobody has asked for, before the end of an answer: more than `pool.unasked_bytes_max`.
+const FLOODS: &[(&str, Lie)] = &[
+    ("notifications", |tag, frame| {
+        let body = [&[0, 0, 0, 1][..], b"channel\0", &[b'x'; 1_000], b"\0"].concat();
+        if tag == b'C' { [message(b'A', &body).repeat(1_200), frame.to_vec()].concat() } else { frame.to_vec() }
+    }),
+    ("settings", |tag, frame| {
+        let setting = |number: usize| message(b'S', &[format!("app.s{number}\0").as_bytes(), &[b'x'; 1_000], b"\0"].concat());
+        if tag == b'C' { [(0..1_200).flat_map(setting).collect(), frame.to_vec()].concat() } else { frame.to_vec() }
+    }),
+];
+
+fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).expect("short").to_be_bytes();
+    [&[tag][..], &length, body].concat()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_what_nobody_asked_for_ends_at_its_setting() {
+    let mut cluster = Cluster::start(2).await;
+    cluster.lay_cable(1).await;
+    let settings = vec![("pool.unasked_bytes_max", (1 << 20).to_string())];
+    let stage = Stage::on(cluster, ProxyOptions { settings, ..ProxyOptions::default() }).await;
+    let own = stage.key(1, 0);
+    let cable = stage.cluster.cable(1);
+    for (what, flood) in FLOODS {
+        for statement in statements(own).iter().filter(|statement| !statement.contains("liar b")) {
+            for is_extended in [false, true].into_iter().filter(|is_extended| !is_extended || !statement.contains(';')) {
+                let mut client = stage.client().await;
+                cable.lie(Some(*flood));
+                let told = told(&mut client, statement, is_extended).await;
+                cable.lie(None);
+                let is_refused = told.contains("E(53400 ") && told.contains("pool.unasked_bytes_max");
+                // At a commit of several shards everything is rolled back, and may be repeated.
+                assert!(
+                    is_refused || (statement.starts_with("UPDATE") && told.contains("E(40001 ")),
+                    "{what}: {statement}: {told}"
+                );
+                client.ask("ROLLBACK").await;
+                assert_eq!(client.value("SELECT 1").await, "1", "{what}: {statement}");
+            }
+        }
+    }
+    stage.assert_no_panic();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_comes_out_of_order_is_nobodys_answer() {
     let mut cluster = Cluster::start(3).await;
