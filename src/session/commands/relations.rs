@@ -18,11 +18,22 @@ use crate::routing::Inputs;
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::{Failure, Session};
 use crate::shard_key::{Format, oid};
-use crate::sql::analysis::{Analysis, ArgumentValue, ProxyRows, ShardgateCall};
+use crate::sql::analysis::{Analysis, ArgumentValue, ProxyRows, Scope, ShardgateCall};
 use crate::sql::utility::shardgate_call::{declaration_among, not_alone};
 use crate::wire::{Bind, FieldDescription};
 
 impl Session {
+    /// What is routed next is what the client runs, and no part of it. A named portal may be executed later, or never, and the call is made
+    /// when it is bound.
+    pub(in crate::session) fn allow_declaration(&mut self, scope: &Scope, portal: &[u8]) -> Result<(), PgError> {
+        let Scope::Proxy(rows) = scope else { return Ok(()) };
+        if let (Some(call), false) = (declaration_among(rows), portal.is_empty()) {
+            return Err(not_alone(&call.function));
+        }
+        self.batch.may_declare = true;
+        Ok(())
+    }
+
     /// Gives the map database's connection what the statement reads of this proxy. Calls that it selects from are made now.
     pub(in crate::session) async fn publish_rows(
         &mut self,

@@ -21,10 +21,9 @@ use crate::session::cursor::is_fetch;
 use crate::session::route::Route;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{Command, Effect, Numbers, Scope};
+use crate::sql::analysis::{Command, Effect, Numbers};
 use crate::sql::parse::lexer::Literals;
 use crate::sql::residues::cover;
-use crate::sql::utility::shardgate_call;
 use crate::telemetry::RouteKind;
 use crate::wire::{self, Target, client_tag, originate, shard_tag};
 
@@ -322,13 +321,7 @@ impl Session {
         let described = self.parameter_types(&statement, bind).await?;
         let types = described.as_ref().map_or(&*statement.key.types, |description| &description.parameter_types);
         let inputs = Inputs::bound(statement.text(), &statement.literals, bind, types);
-        if let (Scope::Proxy(rows), false) = (&analysis.scope, portal.is_empty())
-            && let Some(call) = shardgate_call::declaration_among(rows)
-        {
-            // A named portal may be executed later, or never; the call is made now.
-            return Err(shardgate_call::not_alone(&call.function).into());
-        }
-        self.batch.may_declare = matches!(analysis.scope, Scope::Proxy(_));
+        self.allow_declaration(&analysis.scope, &portal)?;
         let route = match self.route(analysis, &inputs).await {
             Ok(route) => route,
             Err(failure) => {

@@ -132,7 +132,7 @@ impl Session {
             return Box::pin(self.run_numbered(statement, text, read)).await;
         }
         let inputs = Inputs::literals(text, &read.literals);
-        self.batch.may_declare = matches!(statement.scope, Scope::Proxy(_));
+        self.allow_declaration(&statement.scope, b"")?;
         let route = self.route(statement, &inputs).await;
         match self.counted(route) {
             Ok(Route::Shard(reach)) => self.run_on_shard(&reach, statement, text).await,
