@@ -11,7 +11,7 @@ use serde::Serialize;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::catalog::Catalog;
-use crate::config::{AuthMethod, BackendUser, Config, ShardUrl, TlsMode};
+use crate::config::{AuthMethod, BackendUser, Config, CrossShardWrites, ShardUrl, TlsMode};
 use crate::error::{PgError, SqlState};
 use crate::net::descriptors;
 use crate::shardmap::{MapSnapshot, Shard, Store, TableKind};
@@ -159,7 +159,8 @@ pub async fn findings(config: &Config) -> Vec<Finding> {
         ));
         return found;
     }
-    let looked_at = join_all(snapshot.shards.iter().map(|shard| look_at(shard, config))).await;
+    let needs = Needs::of(config, &snapshot);
+    let looked_at = join_all(snapshot.shards.iter().map(|shard| look_at(shard, config, needs))).await;
     let mut seen = Vec::new();
     for (shard, (findings, facts)) in snapshot.shards.iter().zip(looked_at) {
         found.extend(findings);
@@ -253,6 +254,22 @@ async fn map_settings(config: &Config) -> Result<Vec<Finding>, PgError> {
     Ok(found)
 }
 
+/// What the cluster uses, and so needs of its servers and roles.
+#[derive(Clone, Copy)]
+struct Needs {
+    /// There are shards that partitions can be moved between, and that rows can be gathered from.
+    several_shards: bool,
+    /// Transactions that write on more than one of them.
+    two_phase: bool,
+}
+
+impl Needs {
+    fn of(config: &Config, snapshot: &MapSnapshot) -> Self {
+        let several_shards = snapshot.shards.len() > 1;
+        Self { several_shards, two_phase: several_shards && config.cross_shard.writes == CrossShardWrites::TwoPhaseCommit }
+    }
+}
+
 /// What two shards are compared by.
 struct Facts {
     catalog: Arc<Catalog>,
@@ -262,7 +279,7 @@ struct Facts {
     server_version: i32,
 }
 
-async fn look_at(shard: &Shard, config: &Config) -> (Vec<Finding>, Option<Facts>) {
+async fn look_at(shard: &Shard, config: &Config, needs: Needs) -> (Vec<Finding>, Option<Facts>) {
     let subject = format!("shard \"{}\"", shard.name);
     let mut found = Vec::new();
     if ShardUrl::parse(&shard.url).is_ok_and(|url| url.password.is_some()) {
@@ -287,7 +304,7 @@ async fn look_at(shard: &Shard, config: &Config) -> (Vec<Finding>, Option<Facts>
         BackendUser::Client => config.auth.users.iter().map(|user| user.name.as_str()).collect(),
         BackendUser::Shard => Vec::new(),
     };
-    if let Err(error) = shard::settings(&mut connection, &subject, &roles, &mut found).await {
+    if let Err(error) = shard::settings(&mut connection, &subject, (&roles, needs), &mut found).await {
         found.push(Finding::of_error(&subject, &error));
     }
     let facts = shard::facts(&mut connection).await;

@@ -135,7 +135,7 @@ fn rows_elsewhere(relation: &Relation, shard: &Shard) -> PgError {
     PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
         .with_detail("All of its partitions are on the home shard: these rows belong to none of them.")
         .with_hint(format!(
-            "\"shard-rebalance doctor\" tells what they are. SET shardgate.shard = '{}', look at them, and delete them there.",
+            "\"shard-rebalance doctor\" tells what they are. Look at them after SET shardgate.shard = '{}', and delete them on a connection to that shard's own server.",
             shard.name
         ))
 }

@@ -230,7 +230,7 @@ impl Session {
             Ok(Route::Gather(gathering)) => {
                 let shards: Vec<String> = gathering.reach.shards().iter().map(|shard| self.shard_name(*shard)).collect();
                 let home = self.home()?.name.clone();
-                let staying = Box::pin(self.staying(&gathering, alone, &|_| None)).await?;
+                let staying = Box::pin(self.staying(&gathering, alone, &|_, _| None)).await?;
                 let recipe = staying.as_ref().unwrap_or(&gathering.recipe);
                 let inputs = &recipe.inputs;
                 let own = inputs.iter().filter(|input| input.source != Source::Shards).map(|input| (home.clone(), input.shown()));

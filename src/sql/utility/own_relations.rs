@@ -18,6 +18,7 @@ use pg_raw_parse::{Node, nodes};
 
 use super::shardgate_call::{Answers, Naming, SCHEMA, answers, has_rows};
 use crate::error::PgError;
+use crate::sql::called::{self, Given};
 use crate::sql::context::Context;
 use crate::sql::parse::tree;
 use crate::sql::query::is_own_relation;
@@ -224,7 +225,10 @@ fn check_function(call: &nodes::FuncCall, context: &Context) -> Result<(), PgErr
         // By the rule by which the proxy has given rows for it: without them it fails, or would find those of another call.
         (Some(name), _) => has_rows(name),
         (None, ["pg_catalog", name]) => is_computing(name),
-        (None, [name]) => is_computing(name) && !is_user_function(name),
+        (None, [name]) => {
+            let given = || Given::of(call, |_| None);
+            is_computing(name) && called::functions_of_users(context, &context.search_path, name, given).is_empty()
+        }
         (None, _) => false,
     };
     if is_meant { Ok(()) } else { Err(not_here(&format!("function {}()", names.join(".")))) }

@@ -60,13 +60,15 @@ async fn what_is_wrong_is_named_with_its_place() {
 #[tokio::test]
 async fn servers_without_replication_or_prepared_transactions_are_named() {
     use crate::support::Cluster;
-    let cluster = Cluster::start_with(1, &[("wal_level", "replica"), ("max_prepared_transactions", "0")]).await;
+    let cluster = Cluster::start_with(2, &[("wal_level", "replica"), ("max_prepared_transactions", "0")]).await;
     let map = super::connect_map(&cluster, true).await;
     let control = shardgate::declare::Control::new(map.clone(), vec![]);
     let d = Declarer { cluster, map, control };
     let configuration = config(&d.cluster.map_url(), &["postgres"], "shard");
     assert!(lines(&findings(&configuration).await).starts_with("map: there is no shard yet."));
     d.add(0).await.expect("add");
+    assert_eq!(lines(&findings(&configuration).await), "", "one shard needs neither");
+    d.add(1).await.expect("add");
     let told = lines(&findings(&configuration).await);
     assert!(told.contains("wal_level is replica") && told.contains("max_prepared_transactions is 0"), "{told}");
 }
