@@ -251,7 +251,7 @@ impl Session {
         let reach = match &statement.scope {
             Scope::Map => return Ok(Route::Shard(self.unsharded(statement, [MAP_DATABASE])?)),
             Scope::Proxy(rows) => {
-                Box::pin(self.publish_rows(rows, inputs)).await?;
+                Box::pin(self.publish_rows(statement, rows, inputs)).await?;
                 return Ok(Route::Shard(self.unsharded(statement, [MAP_DATABASE])?));
             }
             Scope::Refused(refusal) => return Err(refusal.clone().into()),

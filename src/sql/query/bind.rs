@@ -83,6 +83,8 @@ pub struct Reader<'c> {
     pub body_depth: usize,
     /// Sharded tables that triggers of this statement touch by the key of their row.
     pub keyed: BTreeSet<Oid>,
+    /// The one item of FROM may be a function of the schema `shardgate` that changes the map.
+    pub may_declare: bool,
 }
 
 /// Calls that give a number, where the proxy puts one in their place.
@@ -121,6 +123,7 @@ impl<'c> Reader<'c> {
             is_body: false,
             body_depth: 0,
             keyed: BTreeSet::new(),
+            may_declare: false,
             distinct_on_items: Vec::new(),
             locking: None,
             lock_hint: None,

@@ -47,10 +47,11 @@ impl<'c> Reader<'c> {
     }
 
     /// In FROM: a function of the schema `shardgate` whose rows the proxy gives.
-    pub fn own_call(&self, function: &nodes::RangeFunction) -> Option<Result<ShardgateCall, PgError>> {
+    pub fn own_call(&mut self, function: &nodes::RangeFunction) -> Option<Result<ShardgateCall, PgError>> {
+        let may_declare = std::mem::take(&mut self.may_declare);
         let is_user_function = |name: &str| self.context.catalog.function_names.contains_key(name);
         let is_schema_searched = self.search_path.iter().any(|schema| schema == shardgate_call::SCHEMA);
-        shardgate_call::in_from(function, &Naming { is_schema_searched, is_user_function: &is_user_function })
+        shardgate_call::in_from(function, &Naming { is_schema_searched, is_user_function: &is_user_function }, may_declare)
     }
 
     /// Its arguments are those of this text.
