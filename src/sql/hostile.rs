@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use super::analysis::{Analysis, Command, KeyCondition, Part, Scope};
 use super::cache::Analyzer;
+use super::context::Context;
 use super::testing;
+use crate::shard_key::oid;
 
 /// What a worker of the runtime has.
 const STACK_BYTES: usize = 2 * 1024 * 1024;
@@ -16,7 +18,7 @@ const TIME_MAX: Duration = Duration::from_secs(if cfg!(debug_assertions) { 6 } e
 
 fn read(text: String) -> Option<Vec<Analysis>> {
     let reader = move || {
-        let context = testing::library().context(&["public"], &[]);
+        let context = context();
         let start = thread_time();
         let read = Analyzer::new().read(&text, &context);
         let taken = thread_time() - start;
@@ -27,6 +29,22 @@ fn read(text: String) -> Option<Vec<Analysis>> {
     };
     let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(reader).expect("a thread");
     thread.join().expect("no panic")
+}
+
+/// With overloads of PostgreSQL's functions, so that what calls mean hangs on the types of their arguments.
+fn context() -> Context {
+    let mut fixture = testing::library();
+    for (name, takes, built_in) in [
+        ("round", [oid::FLOAT8, oid::INT4].as_slice(), [oid::NUMERIC, oid::INT4].as_slice()),
+        ("lower", &[oid::INT4], &[oid::TEXT]),
+    ] {
+        let function = fixture.function(name, 'i', "internal", "");
+        let function = fixture.catalog.functions.get_mut(&function).expect("made");
+        (function.argument_count, function.is_variadic) = (takes.len(), false);
+        function.argument_types = takes.to_vec();
+        function.built_in = vec![built_in.to_vec()];
+    }
+    fixture.context(&["public"], &[])
 }
 
 /// Of the processor, for this thread: other tests may run beside it.
@@ -109,7 +127,7 @@ fn many_tables_are_read_or_given_up_on() {
 
 #[test]
 fn deep_nesting_ends() {
-    for depth in [30, 3_000, 100_000] {
+    for depth in [30, 100, 3_000, 100_000] {
         let nested = |open: &str, inside: &str, close: &str| format!("{}{inside}{}", open.repeat(depth), close.repeat(depth));
         read(format!("SELECT {}", nested("(", "1", ")")));
         read(format!("SELECT * FROM t WHERE {}", nested("(", "k = 5", ")")));
@@ -118,6 +136,8 @@ fn deep_nesting_ends() {
         read(format!("SELECT * FROM t WHERE {}", nested("NOT ", "k = 5", "")));
         read(format!("SELECT * FROM t WHERE k = {}", nested("- ", "5", "")));
         read(format!("SELECT * FROM t WHERE k = {}", nested("abs(", "5", ")")));
+        read(format!("SELECT {} FROM t", nested("round(", "k::numeric", ", 1)")));
+        read(format!("SELECT max({}) FROM t", nested("lower(", "name", ")")));
         read(format!("SELECT * FROM t WHERE k = {}", nested("(SELECT ", "5", ")")));
         read(format!("SELECT * FROM t WHERE k = {}", nested("CASE WHEN true THEN ", "5", " END")));
         read(format!("SELECT * FROM t WHERE k = ANY ({})", nested("ARRAY[", "5", "]")));

@@ -23,17 +23,27 @@ use crate::sql::utility::shardgate_call::{self, Naming};
 impl<'c> Reader<'c> {
     /// The function's name when it can only mean one of `pg_catalog`.
     pub fn catalog_function<'n>(&self, call: &'n nodes::FuncCall, frame: &Frame<'_>) -> Option<&'n str> {
+        self.catalog_function_given(call, || self.given(call, frame))
+    }
+
+    /// The same for a call whose argument types are known already: to find them again at each level of nested calls would take a
+    /// time that doubles with each level.
+    pub(super) fn catalog_function_given<'n>(&self, call: &'n nodes::FuncCall, given: impl FnOnce() -> Given) -> Option<&'n str> {
         let names = tree::names(call.funcname())?;
         match names.as_slice() {
             ["pg_catalog", name] => Some(name),
-            [name] if self.functions_of_users(call, frame).is_empty() => Some(name),
+            [name] if called::functions_of_users(self.context, &self.search_path, name, given).is_empty() => Some(name),
             _ => None,
         }
     }
 
+    fn given(&self, call: &nodes::FuncCall, frame: &Frame<'_>) -> Given {
+        Given::of(call, |argument| self.type_of_value(argument, frame))
+    }
+
     /// Functions of users that the call may mean.
     pub(super) fn functions_of_users(&self, call: &nodes::FuncCall, frame: &Frame<'_>) -> Vec<&'c Function> {
-        let given = || Given::of(call, |argument| self.type_of_value(argument, frame));
+        let given = || self.given(call, frame);
         match tree::names(call.funcname()).unwrap_or_default().as_slice() {
             [name] => called::functions_of_users(self.context, &self.search_path, name, given),
             [schema, name] => self.functions_named(name).filter(|function| function.schema == *schema).collect(),

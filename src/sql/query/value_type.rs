@@ -11,7 +11,7 @@ use super::leaves::Columns;
 use super::scope::{Frame, Resolution, VisibleColumns};
 use crate::catalog::Oid;
 use crate::shard_key::oid;
-use crate::sql::called::ArgumentType;
+use crate::sql::called::{ArgumentType, Given};
 use crate::sql::parse::tree;
 
 impl Reader<'_> {
@@ -109,11 +109,11 @@ impl Reader<'_> {
     }
 
     fn result_type(&self, call: &nodes::FuncCall, frame: &Frame<'_>) -> Option<ArgumentType> {
-        let name = self.catalog_function(call, frame)?;
-        let argument = |place: usize| {
-            let argument = self.value_type(call.args().get(place)?, frame)?;
-            argument.is_exact.then_some(argument.oid)
-        };
+        // Once each: calls may be nested, and this is a recursion.
+        let types: Vec<Option<ArgumentType>> = call.args().iter().map(|argument| self.value_type(argument, frame)).collect();
+        let mut of_places = types.iter().copied();
+        let name = self.catalog_function_given(call, || Given::of(call, |_| of_places.next().flatten()))?;
+        let argument = |place: usize| types.get(place).copied()?.filter(|found| found.is_exact).map(|found| found.oid);
         let is_text = || argument(0).is_some_and(|oid| matches!(oid, oid::TEXT | oid::VARCHAR));
         let found = match name {
             "char_length" | "character_length" | "octet_length" | "bit_length" | "strpos" | "ascii" | "cardinality" => oid::INT4,
