@@ -16,7 +16,7 @@ use crate::catalog::{Oid, Relation};
 use crate::error::{PgError, SqlState};
 use crate::routing::{self, Inputs, PlacedRows, Reach, Resolution, Resolved, Target};
 use crate::shardmap::{Group, GroupId, MapSnapshot, Partition, PartitionState, ShardId, TableKind};
-use crate::sql::analysis::{Analysis, Command, CopyDirection, Effect, KeyCondition, Part, QueryKind, Scope};
+use crate::sql::analysis::{Analysis, Command, Effect, KeyCondition, Part, QueryKind, Scope};
 use crate::sql::is_access_share;
 
 /// What is looked for.
@@ -234,6 +234,10 @@ impl Session {
             let why = format!("Its rows belong, or may belong, on {}.", shards.collect::<Vec<_>>().join(", "));
             return Err(not_of_hinted(&named, why).into());
         }
+        // A row may be one that belongs to no shard.
+        if statement.copy_in.is_some() {
+            return Box::pin(self.route_copy(statement, reach)).await;
+        }
         // A row whose key changes is written where it goes, while rows move.
         match self.route_key_update(statement, parts, inputs)? {
             Some(_) => Err(not_of_hinted(&named, "It changes shard keys while rows are moved.").into()),
@@ -243,10 +247,7 @@ impl Session {
 }
 
 fn writes_rows(statement: &Analysis) -> bool {
-    let may_write = matches!(
-        statement.command,
-        Command::Query(_) | Command::Copy(CopyDirection::FromStdin | CopyDirection::Server) | Command::Call | Command::Do
-    );
+    let may_write = matches!(statement.command, Command::Query(_) | Command::Copy(_) | Command::Call | Command::Do);
     may_write && statement.effect == Effect::Write
 }
 

@@ -298,12 +298,7 @@ impl Session {
         };
         match reach.single() {
             Some(_) if statement.copy_in.is_none() => self.admit(statement, reach).await,
-            _ if statement.copy_in.is_some() => {
-                if let Scope::Placed { parts, .. } = &statement.scope {
-                    self.check_drift(parts)?;
-                }
-                Box::pin(self.route_copy(statement, reach)).await
-            }
+            _ if statement.copy_in.is_some() => Box::pin(self.route_copy(statement, reach)).await,
             _ => {
                 if let Scope::Placed { parts, .. } = &statement.scope {
                     self.check_drift(parts)?;
@@ -336,10 +331,11 @@ impl Session {
 
     /// The rows of a COPY FROM STDIN to their shards. Where one shard has them all they need not be looked at, unless a row
     /// could be one that belongs to no shard.
-    async fn route_copy(&mut self, statement: &Analysis, reach: Reach) -> Result<Route, Failure> {
+    pub(super) async fn route_copy(&mut self, statement: &Analysis, reach: Reach) -> Result<Route, Failure> {
         let (Scope::Placed { parts, pushdown }, Some(copy)) = (&statement.scope, &statement.copy_in) else {
             return Err(PgError::internal("COPY without a place").into());
         };
+        self.check_drift(parts)?;
         let group = parts.iter().find_map(|part| match part {
             Part::Sharded { group, .. } => Some(*group),
             Part::Home => None,

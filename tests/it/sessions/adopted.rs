@@ -173,6 +173,7 @@ const BY_HAND: &[&str] = &[
     "!MERGE INTO tasks t USING (SELECT 5 AS a, 105 AS b) s ON t.tenant_id = s.a AND t.id = s.b \
      WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (a, b)",
     "!WITH w AS (INSERT INTO tasks (tenant_id, id) VALUES (5, 106) RETURNING *) SELECT * FROM w",
+    "!COPY (INSERT INTO tasks (tenant_id, id) VALUES (5, 107) RETURNING id) TO STDOUT",
     "!DO $$ BEGIN INSERT INTO tasks (tenant_id, id) VALUES (5, 104); END $$",
     "PREPARE p(int) AS INSERT INTO tasks (tenant_id, id) VALUES ($1, 103)",
     "!EXECUTE p(5)",
@@ -182,11 +183,13 @@ const BY_HAND: &[&str] = &[
     "SET shardgate.shard = '{one}'",
     "INSERT INTO tasks (tenant_id, id) VALUES (5, 100)",
     "EXECUTE p(5)",
+    "COPY (INSERT INTO tasks (tenant_id, id) VALUES (5, 104) RETURNING id) TO STDOUT",
     "!INSERT INTO tasks (tenant_id, id) VALUES (5, 110), ({elsewhere}, 110)",
     "UPDATE tasks SET title = 'y' WHERE tenant_id = 5 AND id > 99",
     "DELETE FROM tasks WHERE tenant_id = 5 AND id > 99",
     "RESET shardgate.shard",
     "!/* shardgate: shard={other} */ INSERT INTO tasks (tenant_id, id) VALUES (5, 100)",
+    "!/* shardgate: shard={other} */ COPY (INSERT INTO tasks (tenant_id, id) VALUES (5, 900) RETURNING id) TO STDOUT",
     "INSERT INTO tasks (tenant_id, id) VALUES (5, 100)",
     "DELETE FROM tasks WHERE id = 100",
 ];
@@ -212,4 +215,24 @@ async fn by_hand(stage: &Stage, one: &str) {
     }
     let count = client.value("SELECT count(*) FROM tasks").await;
     assert_eq!(count, "240");
+    rows_without_a_shard(&mut client, one).await;
+}
+
+/// Each row of a COPY is looked at where it could be one of a key that is mapped nowhere.
+async fn rows_without_a_shard(client: &mut WireClient, one: &str) {
+    succeed(client, "CREATE TABLE codes (code text PRIMARY KEY)").await;
+    succeed(client, &format!("SELECT shardgate.distribute_table('codes', 'code', 'lookup', on_shards => '{one}')")).await;
+    succeed(client, &format!("SELECT shardgate.map_keys('codes', ARRAY['a', 'b'], '{one}')")).await;
+    let hint = format!("/* shardgate: shard={one} */ ");
+    for (setting, comment) in [("", hint.as_str()), (one, "")] {
+        succeed(client, &format!("SET shardgate.shard = '{setting}'")).await;
+        for (rows, expected) in [("a\nz\n", "E(SG001 "), ("a\nb\n", "C(COPY 2)")] {
+            client.query(&format!("{comment}COPY codes FROM STDIN")).put(b'd', rows.as_bytes()).put(b'c', b"");
+            let told = client.transcript().await;
+            assert!(told.contains(expected), "{setting}{comment}: {told}");
+        }
+        succeed(client, "DELETE FROM codes WHERE code IN ('a', 'b')").await;
+    }
+    succeed(client, "RESET shardgate.shard").await;
+    assert_eq!(client.value("SELECT count(*) FROM codes").await, "0");
 }
