@@ -136,6 +136,14 @@ impl<'a> Inputs<'a> {
         }
     }
 
+    /// Those of the parameters, as far as they are known or declared; 0: not known.
+    pub fn parameter_types(&self) -> Box<[Oid]> {
+        match self.parameters {
+            Parameters::Listed(parameters) => parameters.iter().map(|parameter| parameter.oid).collect(),
+            Parameters::Bound { types, .. } => types.into(),
+        }
+    }
+
     /// As PostgreSQL has found it; `None`: not known.
     pub fn parameter_type(&self, number: u16) -> Option<Oid> {
         self.parameter(number).map(|parameter| parameter.oid).filter(|oid| !oid::is_untyped(*oid))

@@ -1,6 +1,6 @@
 //! The relations of the schema `shardgate` and reference tables beside statements for shards.
 
-use crate::support::{Cluster, Proxy, ProxyOptions};
+use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
 
 /// Two shards, a sharded table `t` with a row, a reference table `r` with a row.
 async fn proxy(cluster: &Cluster) -> Proxy {
@@ -125,6 +125,7 @@ async fn functions_that_return_rows_are_selected_from() {
         assert_eq!(error.code().map(tokio_postgres::error::SqlState::code), Some(code), "{text}: {error:?}");
     }
     what_changes_the_map_is_selected_from(&client, &cluster).await;
+    errors_come_before_a_call_with_parameters(&proxy, &cluster).await;
     both_know_the_same_functions(&client, &cluster).await;
 }
 
@@ -179,6 +180,28 @@ async fn what_changes_the_map_is_selected_from(client: &tokio_postgres::Client, 
     }
     client.batch_execute(&format!("EXPLAIN SELECT p FROM {}", call("z", "p"))).await.expect("what would be done");
     assert_eq!(mapped("z").await, None);
+}
+
+/// Of a statement that is bound without having been described.
+async fn errors_come_before_a_call_with_parameters(proxy: &Proxy, cluster: &Cluster) {
+    let mut client = WireClient::connect(proxy.address()).await;
+    let key = |key: &str| format!("SELECT 1 FROM shardgate.lookup_keys WHERE key = '{key}'");
+    let map = cluster.connect_map().await;
+    for (columns, expected) in [("nothing", "E(42703 "), ("p + $2", "E(22P02 "), ("p", "C(SELECT 1)")] {
+        let sql = format!("SELECT {columns} FROM shardgate.map_key('l', $1, 'shard1') AS p WHERE $2 <> 'x'");
+        client.unnamed(&sql, &["y", "z"]).sync();
+        let told = client.transcript().await;
+        assert!(told.contains(expected), "{sql}: {told}");
+        let is_called = !expected.starts_with('E');
+        assert_eq!(map.query_opt(&key("y"), &[]).await.expect("the map").is_some(), is_called, "{sql}");
+    }
+    client.query("SELECT 1; SELECT nothing FROM shardgate.map_key('l', 'w', 'shard1') AS p");
+    let error = client.answers().await.into_iter().find(|message| message.tag == b'E').expect("no such column");
+    assert_eq!((error.field(b'C').as_str(), error.field(b'P').as_str()), ("42703", "18"));
+    // What is named by a hint, the shards say.
+    let hinted = client.ask("/* shardgate: shard=shard0 */ SELECT p FROM shardgate.map_key('l', 'w', 'shard1') AS p").await;
+    assert!(hinted.contains("E("), "{hinted}");
+    assert!(map.query_opt(&key("w"), &[]).await.expect("the map").is_none());
 }
 
 /// What may be selected from has the parameters in the map database that the proxy knows.

@@ -19,6 +19,7 @@ use crate::session::gateway::MAP_DATABASE;
 use crate::session::{Failure, Session};
 use crate::shard_key::{Format, oid};
 use crate::sql::analysis::{Analysis, ArgumentValue, ProxyRows, Scope, ShardgateCall};
+use crate::sql::rewrite::blanks::in_its_place;
 use crate::sql::utility::shardgate_call::{declaration_among, not_alone};
 use crate::wire::{Bind, FieldDescription};
 
@@ -47,7 +48,7 @@ impl Session {
             if !may_declare {
                 return Err(not_alone(&call.function).into());
             }
-            self.check_declaration(statement, call, inputs.text()).await?;
+            self.check_declaration(statement, call, inputs).await?;
         }
         let mut settings = Box::pin(self.answers_of(&wanted.calls, inputs)).await?;
         if declaration.is_some() {
@@ -83,13 +84,12 @@ impl Session {
     }
 
     /// A statement that selects from a call that changes the map: whatever else may be wrong with it is heard before the call is made.
-    async fn check_declaration(&mut self, statement: &Analysis, call: &ShardgateCall, text: &str) -> Result<(), Failure> {
+    async fn check_declaration(&mut self, statement: &Analysis, call: &ShardgateCall, inputs: &Inputs<'_>) -> Result<(), Failure> {
+        let text = inputs.text();
         self.check_text_for_map(text)?;
-        if statement.parameter_count == 0 {
-            let alone = text.get(statement.start..statement.end).unwrap_or(text);
-            let prepared = self.prepare(alone.as_bytes(), Box::default()).await?;
-            Box::pin(self.describe(&prepared)).await?;
-        }
+        let alone = in_its_place(text, statement.start, statement.alone(text));
+        let prepared = self.prepare(alone.as_bytes(), inputs.parameter_types()).await?;
+        Box::pin(self.describe(&prepared)).await?;
         self.leave_transaction(&call.function).await
     }
 
