@@ -183,6 +183,8 @@ impl Session {
     /// The route of a statement with these values. Waits for the map only when it must.
     #[inline]
     pub(super) async fn route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+        // Of this statement alone, however its route is found.
+        let may_declare = std::mem::take(&mut self.batch.may_declare);
         self.note_effects_of(statement, inputs)?;
         self.transaction.pinned_map.note_planned(statement.is_plain_read());
         if self.transaction.is_open() && statement.session_calls.contains(&SessionCall::SetsLocally) {
@@ -191,7 +193,7 @@ impl Session {
         if let Scope::Placed { parts, .. } = &statement.scope {
             self.check_keys_encoding(parts, inputs)?;
         }
-        let found = self.find_route(statement, inputs).await;
+        let found = self.find_route(statement, inputs, may_declare).await;
         if let Ok(route) = &found {
             self.begin_for_clock(statement, inputs.text(), route);
         }
@@ -227,7 +229,7 @@ impl Session {
     }
 
     #[inline]
-    async fn find_route(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Route, Failure> {
+    async fn find_route(&mut self, statement: &Analysis, inputs: &Inputs<'_>, may_declare: bool) -> Result<Route, Failure> {
         let is_alone = !self.transaction.is_open() && !self.has_pipeline();
         let is_set = |call: &SessionCall| *call == SessionCall::SetConfig || (*call == SessionCall::SetTimeout && !is_alone);
         if statement.session_calls.iter().any(is_set) {
@@ -251,7 +253,7 @@ impl Session {
         let reach = match &statement.scope {
             Scope::Map => return Ok(Route::Shard(self.unsharded(statement, [MAP_DATABASE])?)),
             Scope::Proxy(rows) => {
-                Box::pin(self.publish_rows(statement, rows, inputs)).await?;
+                Box::pin(self.publish_rows(statement, rows, inputs, may_declare)).await?;
                 return Ok(Route::Shard(self.unsharded(statement, [MAP_DATABASE])?));
             }
             Scope::Refused(refusal) => return Err(refusal.clone().into()),

@@ -41,8 +41,8 @@ impl Session {
         statement: &Analysis,
         wanted: &ProxyRows,
         inputs: &Inputs<'_>,
+        may_declare: bool,
     ) -> Result<(), Failure> {
-        let may_declare = std::mem::take(&mut self.batch.may_declare);
         let declaration = declaration_among(wanted);
         if let Some(call) = declaration {
             if !may_declare {
