@@ -699,8 +699,8 @@ impl ProxyRows {
 pub struct ShardgateCall {
     pub function: String,
     pub arguments: Vec<CallArgument>,
-    /// `SELECT * FROM shardgate.f(…)` rather than `SELECT shardgate.f(…)`.
-    pub is_from: bool,
+    /// `SELECT undistribute_table(…)`, as Citus users write it: they are answered with `void`, as by Citus.
+    pub is_void: bool,
     /// Name of the output column when `SELECT shardgate.f(…) AS x`.
     pub alias: Option<String>,
 }

@@ -199,9 +199,8 @@ impl Session {
         }
         match &analysis.command {
             Command::Shardgate(call) => {
-                let columns = declare::describe(&call.function).unwrap_or_default();
                 let parameter_types = declared_types(statement, analysis, |number| declare::parameter_type(call, number));
-                Some(Description::new(parameter_types, Some(rows_body(&columns_of(call, columns)))))
+                Some(Description::new(parameter_types, Some(rows_body(&columns_of(call)))))
             }
             Command::SetSequence => {
                 let column = self.set_sequence_column(statement.text())?;
@@ -687,12 +686,13 @@ impl Session {
         if !is_query {
             self.gateway.refresh_catalog().await?;
         }
-        let columns = columns_of(call, answer.columns);
+        let columns = columns_of(call);
+        let rows = if call.is_void { vec![vec![Some(String::new())]] } else { answer.rows };
         originate::row_description(&mut self.client.output, &columns);
-        for row in &answer.rows {
+        for row in &rows {
             originate::data_row(&mut self.client.output, &relations::values_of(row, &columns, bind));
         }
-        originate::command_complete(&mut self.client.output, &format!("SELECT {}", answer.rows.len()));
+        originate::command_complete(&mut self.client.output, &format!("SELECT {}", rows.len()));
         Ok(())
     }
 }
@@ -730,7 +730,11 @@ fn declared_types(statement: &Statement, analysis: &Analysis, infer: impl Fn(u16
     (1..=analysis.parameter_count).map(|number| declared(number).unwrap_or_else(|| infer(number))).collect()
 }
 
-fn columns_of(call: &ShardgateCall, columns: Vec<(String, u32)>) -> Vec<FieldDescription> {
+fn columns_of(call: &ShardgateCall) -> Vec<FieldDescription> {
+    let columns = match call.is_void {
+        true => vec![(call.function.clone(), oid::VOID)],
+        false => declare::describe(&call.function).unwrap_or_default(),
+    };
     let alias = call.alias.clone().filter(|_| columns.len() == 1);
     columns
         .into_iter()

@@ -111,7 +111,8 @@ pub fn in_from(from: &nodes::RangeFunction, naming: &Naming<'_>, may_declare: bo
     }
 }
 
-/// Names that Citus users know: also without the schema, unless the database has a function of that name.
+/// Names that Citus users know: also without the schema, unless the database has a function of that name. Called so outside of FROM,
+/// they answer with `void`.
 const CITUS_FUNCTIONS: [&str; 5] = [
     "citus_move_shard_placement",
     "create_distributed_table",
@@ -232,7 +233,8 @@ fn call(function: &nodes::FuncCall, name: &str, is_from: bool, alias: Option<Str
     }
     let arguments: Result<Vec<CallArgument>, PgError> =
         function.args().iter().map(|argument| call_argument(argument, name)).collect();
-    Ok(ShardgateCall { function: name.to_owned(), arguments: arguments?, is_from, alias })
+    let is_void = !is_from && CITUS_FUNCTIONS.contains(&name) && tree::single_name(function.funcname()).is_some();
+    Ok(ShardgateCall { function: name.to_owned(), arguments: arguments?, is_void, alias })
 }
 
 fn call_argument(argument: Node<'_>, function: &str) -> Result<CallArgument, PgError> {

@@ -249,6 +249,11 @@ async fn tables_are_taken_back(cluster: &Cluster, proxy: &Proxy) {
         assert_eq!(rows, 0);
     }
     refused(&client, "undistribute_table('orders')", "55000 table \"orders\" is not sharded").await;
+    // As by Citus.
+    let void = client.query("SELECT undistribute_table('t')", &[]).await.expect("at home already");
+    let columns: Vec<_> =
+        void.iter().flat_map(tokio_postgres::Row::columns).map(|column| (column.name(), column.type_())).collect();
+    assert_eq!(columns, [("undistribute_table", &tokio_postgres::types::Type::VOID)]);
 }
 
 /// Nothing was aborted.
