@@ -130,7 +130,16 @@ fn planned_partitions(partitions: u32, planned_shards: Option<i32>) -> Result<u3
     let shards = u32::try_from(shards).ok().filter(|shards| (1..=shards_max).contains(shards)).ok_or_else(|| {
         PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("planned_shards must be between 1 and {shards_max}"))
     })?;
-    Ok(placement::even_partitions(partitions, shards))
+    let made = placement::even_partitions(partitions, shards);
+    match made <= PARTITIONS_MAX {
+        true => Ok(made),
+        false => Err(PgError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("{shards} planned shards would need more than {PARTITIONS_MAX} partitions"),
+        )
+        .with_detail(format!("A multiple of {shards}, so that each shard has as many, would be {made}."))
+        .with_hint("Give fewer partitions, or another number of planned shards.")),
+    }
 }
 
 fn refuse_planned_shards(request: &Request<'_>, arguments: &Arguments) -> Result<(), PgError> {
@@ -665,4 +674,18 @@ pub(super) async fn refuse_rows(shard: &mut ShardConnection, relation: &Relation
     )
     .with_detail("They would appear among the rows that the table has on the other shards.")
     .with_hint(format!("If they are not needed, empty the table there: TRUNCATE {table}.")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planned_shards_make_no_more_partitions_than_a_table_may_have() {
+        assert_eq!(planned_partitions(64, Some(10_000)).ok(), Some(100_000));
+        assert_eq!(planned_partitions(100_000, Some(10)).ok(), Some(100_000));
+        let refused = planned_partitions(100_000, Some(9_999)).unwrap_err();
+        assert_eq!(refused.code, SqlState::INVALID_PARAMETER_VALUE);
+        assert!(refused.detail.is_some_and(|detail| detail.contains("109989")));
+    }
 }
