@@ -204,6 +204,16 @@ impl Move {
         self.journal.get(what).is_some()
     }
 
+    /// Statements of its partitions wait: they are held, or have switched and are not opened yet.
+    pub fn holds(&self) -> bool {
+        match self.state {
+            MoveState::CuttingOver => true,
+            MoveState::Switched => !self.remembers("opened"),
+            MoveState::Aborting => self.is_rollback && !self.remembers("reopened"),
+            _ => false,
+        }
+    }
+
     /// It has switched and everything is ready for a rollback, or for the end.
     pub fn has_settled(&self) -> bool {
         self.state == MoveState::Switched && self.remembers("settled")

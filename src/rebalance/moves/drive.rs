@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::fencing;
+use super::liveness::bounded_if_held;
 use super::moving::{Beside, Moving};
 use super::states::{aborting, catching_up, cleaning_up, copying, cutting_over, planned, preparing, switched, verifying};
 use super::stop::Stop;
@@ -110,11 +111,12 @@ impl Driver {
         let (state, reason) = (the_move.state, the_move.error.clone());
         if state == MoveState::CuttingOver {
             let reason = reason.as_deref().unwrap_or("the driver of the cut-over was lost");
-            if Box::pin(cutting_over::release(self, (&the_move, term), reason)).await? {
+            if bounded_if_held(true, Box::pin(cutting_over::release(self, (&the_move, term), reason))).await? {
                 return Ok(());
             }
         }
-        let mut moving = match Box::pin(Moving::open(self, (the_move.clone(), term), beside)).await {
+        let opening = Box::pin(Moving::open(self, (the_move.clone(), term), beside));
+        let mut moving = match bounded_if_held(the_move.holds(), opening).await {
             Ok(moving) => moving,
             Err(stop) => {
                 Box::pin(one_sided::look(self, &the_move, term)).await?;
@@ -184,12 +186,13 @@ impl Driver {
 }
 
 async fn run_state(moving: &mut Moving, is_abort_asked: bool, reason: Option<String>) -> Result<(), Stop> {
+    let is_held = moving.the_move.holds();
     // First of all: what an earlier driver has under way ends, or comes too late.
-    moving.take_terms().await?;
+    bounded_if_held(is_held, Box::pin(moving.take_terms())).await?;
     match moving.the_move.state {
         MoveState::CuttingOver => {
             let reason = reason.unwrap_or_else(|| "the driver of the cut-over was lost".to_owned());
-            Box::pin(cutting_over::recover(moving, &reason)).await
+            bounded_if_held(is_held, Box::pin(cutting_over::recover(moving, &reason))).await
         }
         MoveState::Preparing | MoveState::Copying | MoveState::CatchingUp | MoveState::Verifying if is_abort_asked => {
             Err(Stop::Abort("aborted".to_owned()))

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio_postgres::Client;
 
 use super::{leftovers, partitions_on};
-use crate::support::{Cluster, Machine, Proxy, ProxyOptions, on_machines};
+use crate::support::{Cable, Cluster, Machine, Proxy, ProxyOptions, on_machines};
 
 /// Everything has ended within this after the parts are back.
 pub(super) const ENDED_WITHIN: Duration = Duration::from_secs(60);
@@ -315,6 +315,33 @@ async fn an_owner_that_is_lost_in_the_pause_is_asked_now_and_then() {
     assert_eq!(stage.ended().await, "done");
     drop(driver);
     stage.is_whole(&stage.proxy.connect().await, "owner lost", 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_is_lost_in_silence_keeps_nobody_waiting() {
+    let stage = Stage::start(Cluster::start(2).await).await;
+    let target = format!("127.0.0.1:{}", stage.cluster.shard_server(1).port());
+    let cable = Cable::to(target.parse().expect("an address")).await;
+    let direct = stage.cluster.shard_url(1);
+    let url = direct.replace(&target, &cable.address().to_string());
+    assert_ne!(url, direct);
+    let admin = stage.proxy.connect().await;
+    let alter = format!("SELECT shardgate.alter_shard('b', url => '{url}', replication_url => '{direct}')");
+    admin.batch_execute(&alter).await.expect("alter_shard");
+    let partition = partitions_on(&stage.proxy, "t", "a").await[0].to_string();
+    stage.arm("residue_at_source", "hold");
+    let driver = stage.drive(&partition, &[]);
+    stage.until_reached("residue_at_source").await;
+    cable.lose_movers();
+    stage.disarm("residue_at_source");
+    // Held until the target is asked by a new connection: its server knows nothing of the loss.
+    let began = Instant::now();
+    let updated = admin.execute("UPDATE t SET v = v + 1", &[]).await.expect("a write goes on");
+    assert_eq!(updated, 500);
+    assert!(began.elapsed() < Duration::from_secs(20), "held for {:?}", began.elapsed());
+    assert_eq!(stage.ended().await, "done");
+    drop(driver);
+    stage.is_whole(&stage.proxy.connect().await, "a connection lost in silence", 500).await;
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 use super::super::deletion;
 use super::super::direction::Direction;
+use super::super::liveness::bounded_if_held;
 use super::super::moving::Moving;
 use super::super::stop::Stop;
 use super::super::{covering_views, gates, objects, replication};
@@ -14,7 +15,7 @@ use crate::shardmap::MoveState;
 pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(), Stop> {
     let (id, group) = (moving.the_move.id, moving.group_id());
     // It may have come no further than its announcement.
-    moving.begin_terms().await?;
+    bounded_if_held(moving.the_move.holds(), Box::pin(moving.begin_terms())).await?;
     if !moving.the_move.is_rollback && cutting_over::has_switched(moving, Direction::Forward).await? {
         return Err(Stop::Failed(format!(
             "shard \"{}\" has taken over the partitions, which the map has forgotten in a fail-over; nothing was taken away",
@@ -24,7 +25,7 @@ pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(
     if moving.the_move.is_rollback {
         if !moving.the_move.remembers("reopened") {
             let map = moving.cut_over().await?;
-            switched::take_over(moving, Direction::Back, map, None).await?;
+            bounded_if_held(true, Box::pin(switched::take_over(moving, Direction::Back, map, None))).await?;
         }
         no_older_statement(moving, "reopened").await?;
     }

@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::direction::Direction;
 use super::super::drive::Driver;
+use super::super::liveness::bounded_if_held;
 use super::super::moving::Moving;
 use super::super::pause::Pause;
 use super::super::site::{INCARNATION, Site};
@@ -45,7 +46,8 @@ pub(in super::super) async fn run(moving: &mut Moving, direction: Direction) -> 
         None => {
             switch(moving, direction, &mut map, held).await?;
             pause.passed("switch");
-            switched::take_over(moving, direction, map, Some((pause, held.incarnation))).await
+            let opening = Box::pin(switched::take_over(moving, direction, map, Some((pause, held.incarnation))));
+            bounded_if_held(true, opening).await
         }
         Some(reason) => {
             tracing::info!(move_id = moving.the_move.id.0, reason, steps = %pause, "cut-over was given up, and is tried again");

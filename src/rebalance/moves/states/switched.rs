@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::super::direction::Direction;
+use super::super::liveness::bounded_if_held;
 use super::super::estimate::Estimate;
 use super::super::moving::Moving;
 use super::super::objects;
@@ -31,7 +32,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     }
     if !moving.the_move.remembers("opened") {
         let map = moving.cut_over().await?;
-        take_over(moving, Direction::Forward, map, None).await?;
+        bounded_if_held(true, Box::pin(take_over(moving, Direction::Forward, map, None))).await?;
     } else if !moving.the_move.remembers("finishing") {
         let kept = objects::keep_owner(moving.the_move.id, moving.group_id());
         moving.target.act(&kept).await?;
