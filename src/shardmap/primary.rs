@@ -21,7 +21,7 @@ use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 
 /// A primary server, as it shows itself. The timeline is a history's, so that two servers with the same are one after a restart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PrimaryServer {
     pub system_identifier: i64,
     pub timeline: i32,

@@ -88,12 +88,12 @@ impl Driver {
         let Some(term) = self.store.take_move(id, self.id).await? else { return Ok(Turn::Taken) };
         // As it is under the term: another driver may have acted meanwhile.
         let the_move = self.require(id).await?;
-        let progress = Arc::new(Mutex::new(Progress { error: the_move.error.clone(), ..Progress::default() }));
-        let beside = Beside { progress: Arc::clone(&progress), ..Beside::default() };
+        let progress = Mutex::new(Progress { error: the_move.error.clone(), ..Progress::default() });
+        let beside = Beside { progress: Arc::new(progress), ..Beside::default() };
         let state = the_move.state;
         let outcome = tokio::select! {
             outcome = Box::pin(self.run(the_move.clone(), term, beside.clone())) => outcome,
-            stop = self.keep((id, term), state, &progress) => Err(stop),
+            stop = self.keep((id, term), state, &beside) => Err(stop),
             () = fencing::keep_shutting_out(&self.store, &the_move, &beside.trouble) => Ok(()),
             never = reverse::keep_advanced(self, (&the_move, term), Arc::clone(&beside.quiet)) => match never {},
         };
@@ -127,19 +127,22 @@ impl Driver {
         Box::pin(run_state(&mut moving, is_abort_asked, reason)).await
     }
 
-    /// Tells the map every second that the driver lives; ends when the turn has to end.
-    async fn keep(&self, (id, term): (MoveId, Term), state: MoveState, progress: &Mutex<Progress>) -> Stop {
+    /// Tells the map every second that the driver lives, and hears which servers are primaries; ends when the turn has to end.
+    async fn keep(&self, (id, term): (MoveId, Term), state: MoveState, beside: &Beside) -> Stop {
         let mut ticks = interval(KEEP_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let told = progress.lock().clone();
+            let told = beside.progress.lock().clone();
             match self.store.keep_move(id, term, &told).await {
                 Ok(Some(Asked::Abort)) if is_interrupted_by_abort(state) => return Stop::Abort("aborted".to_owned()),
                 Ok(_) => {}
                 // Away: the driver goes on as long as nobody else has taken the move, which the shards know as well.
                 Err(StoreError::Unreachable(_) | StoreError::OutcomeUnknown(_)) => {}
                 Err(error) => return error.into(),
+            }
+            if let Err(error) = beside.learn_primaries(&self.store).await {
+                tracing::debug!(move_id = id.0, %error, "which servers are primaries could not be read");
             }
         }
     }

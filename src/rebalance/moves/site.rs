@@ -192,7 +192,10 @@ impl Site {
     }
 
     async fn answers(&mut self) -> bool {
-        !self.is_lost && unless_lost((self.backend.as_ref(), self.pledge.as_ref()), self.connection.ping()).await.is_some_and(|ponged| ponged.is_ok())
+        !self.is_lost
+            && unless_lost((self.backend.as_ref(), self.pledge.as_ref()), self.connection.ping())
+                .await
+                .is_some_and(|ponged| ponged.is_ok())
     }
 
     /// Who may be in the way: users, processes, and for how long.
@@ -272,7 +275,8 @@ impl Site {
         self.check_usable()?;
         let mut known = Known::default();
         let reading = catalog_reader::read(&mut self.connection, &mut known, WhenHeld::Wait(LOCK_TIMEOUT));
-        let read = unless_lost((self.backend.as_ref(), self.pledge.as_ref()), Box::pin(reading)).await.ok_or_else(|| self.lost())?;
+        let read =
+            unless_lost((self.backend.as_ref(), self.pledge.as_ref()), Box::pin(reading)).await.ok_or_else(|| self.lost())?;
         read.map_err(|error| SiteError::Busy { shard: self.name.clone(), reason: error.to_string() })
     }
 

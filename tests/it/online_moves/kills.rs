@@ -309,7 +309,9 @@ async fn an_owner_that_is_lost_in_the_pause_is_asked_now_and_then() {
     let (before, began) = (turns().await, Instant::now());
     tokio::time::sleep(Duration::from_secs(2)).await;
     let (turns, took) = (turns().await - before, began.elapsed());
-    map.batch_execute("DROP TRIGGER turns ON shardgate_map.move; DROP FUNCTION note_turn; DROP TABLE turns").await.expect("dropped");
+    map.batch_execute("DROP TRIGGER turns ON shardgate_map.move; DROP FUNCTION note_turn; DROP TABLE turns")
+        .await
+        .expect("dropped");
     assert!(turns <= 12 * (1 + took.as_millis() as i64 / 1000), "{turns} turns in {took:?}");
     stage.cluster.shard_server_mut(0).start_again().expect("started again");
     assert_eq!(stage.ended().await, "done");
@@ -336,9 +338,12 @@ async fn a_connection_that_is_lost_in_silence_keeps_nobody_waiting() {
     stage.disarm("residue_at_source");
     // Held until the target is asked by a new connection: its server knows nothing of the loss.
     let began = Instant::now();
-    let updated = admin.execute("UPDATE t SET v = v + 1", &[]).await.expect("a write goes on");
-    assert_eq!(updated, 500);
-    assert!(began.elapsed() < Duration::from_secs(20), "held for {:?}", began.elapsed());
+    loop {
+        match admin.execute("UPDATE t SET v = v + 1", &[]).await {
+            Ok(updated) => break assert_eq!(updated, 500),
+            Err(error) => assert!(is_passing(&error) && began.elapsed() < Duration::from_secs(20), "{error:?}"),
+        }
+    }
     assert_eq!(stage.ended().await, "done");
     drop(driver);
     stage.is_whole(&stage.proxy.connect().await, "a connection lost in silence", 500).await;

@@ -149,9 +149,7 @@ async fn carry(mut end: TcpStream, target: SocketAddr, mut ends: Ends) {
             carry_answers(from_shard, to_proxy, &is_liar, &lies, stalls.clone()),
         )
     };
-    let lost = async {
-        while ends.losses.changed().await.is_ok() && !is_mover.load(Ordering::SeqCst) {}
-    };
+    let lost = async { while ends.losses.changed().await.is_ok() && !is_mover.load(Ordering::SeqCst) {} };
     let is_lost = tokio::select! {
         // Either end's end is the other's.
         _ = both => false,

@@ -1,0 +1,56 @@
+-- Moves while servers of shards, or of the map, fail over.
+
+-- A server that was asked, and is not the primary as the map knows it, may have been told what the primary does not know. NULL: the mover
+-- has not asked which it is.
+CREATE FUNCTION shardgate_map.require_primary(shard text, system_identifier bigint, timeline int) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM shardgate_map.shard_primary p JOIN shardgate_map.shard s USING (shard_id)
+               WHERE s.name = require_primary.shard
+                 AND (p.system_identifier, p.timeline) <> (require_primary.system_identifier, require_primary.timeline)) THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('shard "%s" has another primary server since', shard);
+    END IF;
+END $$;
+
+-- The point of no return. Of a map that has failed over since the hold nothing is switched: what it knows may be older than what the
+-- shards have done. Nor where one of the servers that were cut over is not its shard's primary any more: what was written at the primary
+-- since has not come over. The set stays held, under its new owner: the target, or the source again.
+DROP FUNCTION shardgate_map.switch_move(text, int, bigint, bigint);
+CREATE FUNCTION shardgate_map.switch_move(actor text, move int, term bigint, held_in bigint, source_system bigint, source_timeline int,
+                                          target_system bigint, target_timeline int) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    driven shardgate_map.move;
+    old_owner text;
+    new_owner text;
+    changed bigint;
+BEGIN
+    PERFORM shardgate_map.lock_map();
+    driven := shardgate_map.require_term(move, term);
+    IF driven.state = (CASE WHEN driven.is_rollback THEN 'aborting' ELSE 'switched' END) THEN
+        RETURN;
+    END IF;
+    IF driven.state <> 'cutting_over' THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('move %s is in state "%s", not "cutting_over"', move, driven.state);
+    END IF;
+    PERFORM shardgate_map.require_primary(driven.source, source_system, source_timeline);
+    PERFORM shardgate_map.require_primary(driven.target, target_system, target_timeline);
+    old_owner := CASE WHEN driven.is_rollback THEN driven.target ELSE driven.source END;
+    new_owner := CASE WHEN driven.is_rollback THEN driven.source ELSE driven.target END;
+    PERFORM shardgate_map.begin_change(actor, 'switch_move', jsonb_build_object('move', move, 'source', old_owner, 'target', new_owner));
+    IF held_in IS DISTINCT FROM (SELECT c.incarnation FROM shardgate_map.cluster c) THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the map database has failed over since the partitions were held';
+    END IF;
+    UPDATE shardgate_map.partition p SET shard_id = t.shard_id
+    FROM shardgate_map.move_partition m, shardgate_map.shard s, shardgate_map.shard t
+    WHERE m.move_id = move AND p.partition_id = m.partition_id AND s.name = old_owner AND t.name = new_owner
+      AND p.shard_id = s.shard_id AND p.state = 'held';
+    GET DIAGNOSTICS changed = ROW_COUNT;
+    IF changed <> (SELECT count(*) FROM shardgate_map.move_partition m WHERE m.move_id = move) THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('the partitions of move %s are not as it has left them', move);
+    END IF;
+    UPDATE shardgate_map.move m SET state = CASE WHEN driven.is_rollback THEN 'aborting' ELSE 'switched' END,
+        switched_at = coalesce(m.switched_at, clock_timestamp()), error = NULL,
+        asked = CASE WHEN m.asked IN ('finish', 'finish_unverified') AND NOT driven.is_rollback THEN m.asked END
+    WHERE m.move_id = move;
+END $$;
