@@ -54,3 +54,54 @@ BEGIN
         asked = CASE WHEN m.asked IN ('finish', 'finish_unverified') AND NOT driven.is_rollback THEN m.asked END
     WHERE m.move_id = move;
 END $$;
+
+-- From one state to another, with what is to be remembered. A move of another state: nothing is changed, and 55000. What has become
+-- impossible is not asked for any more; a move that is to be rolled back is not finished.
+CREATE OR REPLACE FUNCTION shardgate_map.advance_move(move int, term bigint, from_state text, to_state text, remembered jsonb, error text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    driven shardgate_map.move := shardgate_map.require_term(move, term);
+BEGIN
+    IF driven.state <> from_state THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('move %s is in state "%s", not "%s"', move, driven.state, from_state);
+    END IF;
+    IF remembered ? 'finishing' AND driven.asked = 'rollback' THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('move %s is to be rolled back', move);
+    END IF;
+    UPDATE shardgate_map.move m SET state = to_state, journal = m.journal || coalesce(remembered, '{}'), error = advance_move.error,
+        asked = CASE WHEN remembered ? 'reverse_lost' AND m.asked = 'rollback' THEN NULL
+                     WHEN remembered ? 'differs' AND m.asked IN ('finish', 'rollback') THEN NULL
+                     ELSE m.asked END,
+        bytes_expected = coalesce((remembered ->> 'bytes_expected')::bigint, m.bytes_expected),
+        expected_pause_ms = coalesce((remembered ->> 'expected_pause_ms')::float8, m.expected_pause_ms)
+    WHERE m.move_id = move;
+END $$;
+
+-- Statements of the set wait from this epoch on. A move that has switched is held to be rolled back: while that is asked for, or where the
+-- source is known to own the set already. Where the target is known to own it, a move of any state before its end is held to go on.
+CREATE OR REPLACE FUNCTION shardgate_map.hold_move(actor text, move int, term bigint, OUT incarnation bigint, OUT counter bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    driven shardgate_map.move;
+    goes_back bool;
+    is_decided bool;
+BEGIN
+    PERFORM shardgate_map.lock_map();
+    driven := shardgate_map.require_term(move, term);
+    goes_back := driven.state = 'switched';
+    is_decided := driven.journal ? 'decided_elsewhere';
+    IF driven.state NOT IN ('catching_up', 'verifying', 'switched')
+       AND NOT (is_decided AND driven.state IN ('preparing', 'copying', 'aborting') AND NOT driven.is_rollback) THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('move %s is in state "%s" and cannot be cut over', move, driven.state);
+    END IF;
+    IF goes_back AND driven.asked IS DISTINCT FROM 'rollback' AND NOT is_decided THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('move %s is not to be rolled back any more', move);
+    END IF;
+    counter := shardgate_map.begin_change(actor, 'hold_move', jsonb_build_object('move', move, 'attempt', driven.attempts + 1));
+    UPDATE shardgate_map.move m SET state = 'cutting_over', is_rollback = goes_back, attempts = m.attempts + 1,
+        journal = m.journal || jsonb_build_object('attempt', m.attempts + 1) || CASE WHEN goes_back
+            THEN jsonb_build_object('rollback_attempts', coalesce((m.journal ->> 'rollback_attempts')::int, 0) + 1) ELSE '{}' END
+    WHERE m.move_id = move;
+    PERFORM shardgate_map.set_partitions_of(move, 'held');
+    SELECT c.incarnation INTO hold_move.incarnation FROM shardgate_map.cluster c;
+END $$;

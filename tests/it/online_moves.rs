@@ -2,6 +2,7 @@
 
 mod aborts;
 mod crossings;
+mod fail_overs;
 mod frozen;
 mod keys;
 mod kills;

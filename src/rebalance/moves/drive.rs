@@ -10,12 +10,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
+use super::direction::Direction;
 use super::fencing;
 use super::liveness::bounded_if_held;
 use super::moving::{Beside, Moving};
 use super::states::{aborting, catching_up, cleaning_up, copying, cutting_over, planned, preparing, switched, verifying};
 use super::stop::Stop;
-use super::{one_sided, reverse};
+use super::{objects, one_sided, reverse, servers};
 use crate::failpoint::Failpoints;
 use crate::shardmap::{Asked, Move, MoveId, MoveState, Progress, Store, StoreError, Term};
 
@@ -192,13 +193,13 @@ async fn run_state(moving: &mut Moving, is_abort_asked: bool, reason: Option<Str
     let is_held = moving.the_move.holds();
     // First of all: what an earlier driver has under way ends, or comes too late.
     bounded_if_held(is_held, Box::pin(moving.take_terms())).await?;
+    if can_abort(moving.the_move.state) && Box::pin(has_gone_on(moving, is_abort_asked)).await? {
+        return Ok(());
+    }
     match moving.the_move.state {
         MoveState::CuttingOver => {
             let reason = reason.unwrap_or_else(|| "the driver of the cut-over was lost".to_owned());
             bounded_if_held(is_held, Box::pin(cutting_over::recover(moving, &reason))).await
-        }
-        MoveState::Preparing | MoveState::Copying | MoveState::CatchingUp | MoveState::Verifying if is_abort_asked => {
-            Err(Stop::Abort("aborted".to_owned()))
         }
         MoveState::Planned => Box::pin(planned::run(moving)).await,
         MoveState::Preparing => Box::pin(preparing::run(moving)).await,
@@ -216,6 +217,31 @@ async fn run_state(moving: &mut Moving, is_abort_asked: bool, reason: Option<Str
         }
         MoveState::Done | MoveState::Aborted | MoveState::Failed => Ok(()),
     }
+}
+
+/// By the map it has not switched. `true`: the target knows better, since the map has failed over to a server that has not heard of the
+/// cut-over, or of more before it; the move has gone on from there.
+async fn has_gone_on(moving: &mut Moving, is_abort_asked: bool) -> Result<bool, Stop> {
+    if cutting_over::has_switched(moving, Direction::Forward).await? {
+        if moving.the_move.state == MoveState::Preparing {
+            // Nor has it heard that copies are left out.
+            preparing::exclude(moving).await?;
+            let epoch = moving.store.epoch().await?;
+            moving.all_reached(epoch).await?;
+        }
+        cutting_over::switch_again(moving, Direction::Forward).await?;
+        return Ok(true);
+    }
+    if is_abort_asked {
+        return Err(Stop::Abort("aborted".to_owned()));
+    }
+    servers::require_same(moving).await?;
+    if moving.the_move.state != MoveState::Preparing {
+        // That a cut-over was begun the map may have forgotten as well.
+        let kept = objects::keep_owner(moving.the_move.id, moving.group_id());
+        moving.source.act(&kept).await?;
+    }
+    Ok(false)
 }
 
 /// Where nothing is held that the interruption would leave to wait.
