@@ -56,7 +56,7 @@ BEGIN
 END $$;
 
 -- From one state to another, with what is to be remembered. A move of another state: nothing is changed, and 55000. What has become
--- impossible is not asked for any more; a move that is to be rolled back is not finished.
+-- impossible is not asked for any more; a move that is to be rolled back is not finished. One that had failed goes on.
 CREATE OR REPLACE FUNCTION shardgate_map.advance_move(move int, term bigint, from_state text, to_state text, remembered jsonb, error text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -71,6 +71,7 @@ BEGIN
     UPDATE shardgate_map.move m SET state = to_state, journal = m.journal || coalesce(remembered, '{}'), error = advance_move.error,
         asked = CASE WHEN remembered ? 'reverse_lost' AND m.asked = 'rollback' THEN NULL
                      WHEN remembered ? 'differs' AND m.asked IN ('finish', 'rollback') THEN NULL
+                     WHEN m.asked = 'resume' THEN NULL
                      ELSE m.asked END,
         bytes_expected = coalesce((remembered ->> 'bytes_expected')::bigint, m.bytes_expected),
         expected_pause_ms = coalesce((remembered ->> 'expected_pause_ms')::float8, m.expected_pause_ms)
@@ -104,4 +105,55 @@ BEGIN
     WHERE m.move_id = move;
     PERFORM shardgate_map.set_partitions_of(move, 'held');
     SELECT c.incarnation INTO hold_move.incarnation FROM shardgate_map.cluster c;
+END $$;
+
+-- A move that has failed goes on when a person says so.
+ALTER TABLE shardgate_map.move
+    DROP CONSTRAINT move_asked_check,
+    ADD CONSTRAINT move_asked_check CHECK (asked IN ('abort', 'pause', 'cutover', 'finish', 'finish_unverified', 'rollback', 'resume'));
+
+CREATE OR REPLACE FUNCTION shardgate_map.way_out(move int, state text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE
+        WHEN state = 'switched' THEN format('End it with "shard-rebalance finish %s", or move its partitions back with "shard-rebalance rollback %s".', move, move)
+        WHEN state = 'failed' THEN format('"shard-rebalance show %s" says why it has failed; "shard-rebalance resume %s" lets it go on.', move, move)
+        WHEN state IN ('cleaning_up', 'aborting') THEN format('Repeat it when the move has ended; "shard-rebalance show %s" says how far it is.', move)
+        ELSE format('Repeat it when the move has ended, or end it with "shard-rebalance abort %s".', move) END
+$$;
+
+-- What a person wants. Gives the state of the move. driver: drives a move that nobody drives now.
+CREATE OR REPLACE FUNCTION shardgate_map.ask_move(actor text, move int, what text, driver bigint) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    asked_move shardgate_map.move := shardgate_map.require_move(move);
+BEGIN
+    IF what = 'rollback' THEN
+        PERFORM shardgate_map.refuse_rollback(asked_move);
+        IF asked_move.state IN ('aborting', 'aborted') THEN
+            RETURN asked_move.state;
+        END IF;
+    END IF;
+    IF asked_move.state IN ('done', 'aborted') OR (what = 'abort' AND asked_move.state = 'aborting')
+       OR (what IN ('finish', 'finish_unverified') AND asked_move.state = 'cleaning_up') THEN
+        RETURN asked_move.state;
+    END IF;
+    IF asked_move.state = 'failed' AND what <> 'resume' THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('move %s has failed', move),
+            DETAIL = asked_move.error, HINT = shardgate_map.way_out(move, asked_move.state);
+    END IF;
+    IF what = 'abort' AND asked_move.asked = 'rollback' THEN
+        -- The target owns the set, as before.
+        what := 'resume';
+    ELSIF what IN ('abort', 'pause', 'cutover') AND (asked_move.state IN ('switched', 'cleaning_up') OR asked_move.is_rollback) THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('move %s has switched already', move),
+            DETAIL = format('Its partitions are on shard "%s".', asked_move.target),
+            HINT = CASE WHEN shardgate_map.can_roll_back(asked_move)
+                THEN format('Move them back with "shard-rebalance rollback %s".', move)
+                ELSE format('Move them back with "shard-rebalance move" when move %s is done.', move) END;
+    END IF;
+    UPDATE shardgate_map.move m SET asked = CASE WHEN m.state = 'failed' THEN 'resume' ELSE nullif(what, 'resume') END, asked_by = actor,
+        driver = coalesce(m.driver, ask_move.driver),
+        driver_seen = CASE WHEN m.driver IS NULL AND ask_move.driver IS NOT NULL THEN clock_timestamp() ELSE m.driver_seen END
+    WHERE m.move_id = move;
+    RETURN asked_move.state;
 END $$;

@@ -14,7 +14,7 @@ use super::direction::Direction;
 use super::fencing;
 use super::liveness::bounded_if_held;
 use super::moving::{Beside, Moving};
-use super::states::{aborting, catching_up, cleaning_up, copying, cutting_over, planned, preparing, switched, verifying};
+use super::states::{aborting, catching_up, cleaning_up, copying, cutting_over, failed, planned, preparing, switched, verifying};
 use super::stop::Stop;
 use super::{objects, one_sided, reverse, servers};
 use crate::failpoint::Failpoints;
@@ -61,7 +61,7 @@ impl Driver {
                 Err(error) => return Err(error),
             };
             lost_since = None;
-            if the_move.state.is_over() || the_move.state == MoveState::Failed || until(&the_move) {
+            if the_move.is_at_rest() || until(&the_move) {
                 return Ok(the_move);
             }
             match Box::pin(self.turn(the_move)).await {
@@ -83,7 +83,7 @@ impl Driver {
     /// One state's work.
     pub async fn turn(&self, the_move: Move) -> Result<Turn, StoreError> {
         let id = the_move.id;
-        if the_move.state.is_over() || the_move.state == MoveState::Failed {
+        if the_move.is_at_rest() {
             return Ok(Turn::Over);
         }
         let Some(term) = self.store.take_move(id, self.id).await? else { return Ok(Turn::Taken) };
@@ -215,7 +215,8 @@ async fn run_state(moving: &mut Moving, is_abort_asked: bool, reason: Option<Str
             };
             Box::pin(aborting::run(moving, &reason)).await
         }
-        MoveState::Done | MoveState::Aborted | MoveState::Failed => Ok(()),
+        MoveState::Failed => Box::pin(failed::run(moving)).await,
+        MoveState::Done | MoveState::Aborted => Ok(()),
     }
 }
 

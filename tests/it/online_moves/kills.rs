@@ -10,7 +10,7 @@ use shardgate::demo::servers::Server;
 use tempfile::TempDir;
 use tokio_postgres::Client;
 
-use super::{leftovers, partitions_on};
+use super::{leftovers, partitions_on, rebalance, text};
 use crate::support::{Cable, Cluster, Machine, Proxy, ProxyOptions, on_machines};
 
 /// Everything has ended within this after the parts are back.
@@ -433,6 +433,33 @@ async fn a_copy_that_loses_its_connection_goes_on() {
     assert_eq!(stage.ended().await, "done");
     drop(driver);
     stage.is_whole(&stage.proxy.connect().await, "a lost connection", 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_that_has_failed_goes_on_when_a_person_says_so() {
+    let stage = Stage::start(Cluster::start(2).await).await;
+    let partition = partitions_on(&stage.proxy, "t", "a").await[0].to_string();
+    let id = stage.switched(&partition, "1h").await;
+    stage.arm("verified_again", "hold");
+    let driver = stage.command(&["finish", &id]);
+    stage.until_reached("verified_again").await;
+    let target = stage.cluster.connect_shard(1).await;
+    target.batch_execute("DELETE FROM shardgate.switched").await.expect("forgotten");
+    stage.disarm("verified_again");
+    stage.until_state("failed").await;
+    drop(driver);
+    let doctor = rebalance(&stage.cluster, &["doctor"]).await;
+    let (told, way_out) = (text(&doctor.stdout), format!("\"shard-rebalance resume {id}\""));
+    assert!(told.contains(&format!("move {id} has failed")) && told.contains(&way_out), "{told}");
+    let refused = rebalance(&stage.cluster, &["finish", &id]).await;
+    let told = text(&refused.stderr);
+    assert!(told.contains("the target does not know that it owns the partitions") && told.contains(&way_out), "{told}");
+    let client = stage.proxy.connect().await;
+    let change = client.batch_execute("ALTER TABLE t ADD w int").await.expect_err("refused");
+    assert!(change.as_db_error().and_then(|error| error.hint()).is_some_and(|hint| hint.contains(&way_out)), "{change:?}");
+    assert!(rebalance(&stage.cluster, &["resume", &id]).await.status.success());
+    assert_eq!(stage.ended().await, "done");
+    stage.is_whole(&client, "a move that had failed", 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
