@@ -1,6 +1,6 @@
 //! The command line of the proxy: reads the arguments, hands over to the library, turns errors into an exit code.
 //!
-//! Exit codes: 0 fine; 1 failed, or `check` has findings; 2 wrong usage.
+//! Exit codes: 0 fine; 1 failed, or `check` has findings that are no warnings; 2 wrong usage.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -20,7 +20,7 @@ use shardgate::rebalance::plan_verbs::{self, PlanOptions};
 use shardgate::rebalance::units::parse_duration;
 use shardgate::rebalance::verify_verb;
 use shardgate::rebalance::{RebalanceError, StatusOptions, WatchOptions, watch};
-use shardgate::shardmap::{Asked, MoveOptions};
+use shardgate::shardmap::{Asked, Emptied, MoveOptions};
 
 /// Looks at the shards of a Shardgate cluster, and moves partitions between them while they are in use.
 #[derive(Parser)]
@@ -265,7 +265,8 @@ fn run(map: &str, common: &Common, verb: Verb) -> anyhow::Result<ExitCode> {
                     By::Count => Cost::Count,
                     By::Bytes | By::Load => Cost::Bytes,
                 };
-                let options = PlanOptions { cost, threshold, drained: drain, group: None, deadline: common.deadline };
+                let options =
+                    PlanOptions { cost, threshold, emptied: drain.map(Emptied::Shard), group: None, deadline: common.deadline };
                 plan_verbs::plan(map, &options, out.as_deref(), common.json).await?;
             }
             Verb::Apply { file } => apply(map, &file, common.deadline, common.json).await?,

@@ -603,13 +603,15 @@ impl<'a> Walk<'a> {
             (_, None) => false,
         };
         let meant: Vec<Oid> = candidates.iter().filter(is_meant).copied().collect();
-        if meant.is_empty() && READS_BY_ARGUMENT.contains(&name.name.as_str()) {
+        // One of pg_catalog may be meant beside those of users, unless the schema says which.
+        let may_be_built_in = meant.is_empty() || name.schema.as_deref().is_none_or(|schema| schema == "pg_catalog");
+        if may_be_built_in && READS_BY_ARGUMENT.contains(&name.name.as_str()) {
             self.give_up(format!("{of} calls {}, which reads what its argument names", name.name));
         }
-        if meant.is_empty() && name.name.starts_with("pg_") && name.name.contains("advisory") {
+        if may_be_built_in && name.name.starts_with("pg_") && name.name.contains("advisory") {
             self.give_up(format!("{of} calls {}, whose lock holds on one shard only", name.name));
         }
-        if meant.is_empty() {
+        if may_be_built_in {
             self.effects.add(&SessionEffects::of_function(&name.name));
         }
         for oid in meant {

@@ -64,6 +64,10 @@ pub struct Catalog {
     pub type_functions: HashMap<String, Vec<Oid>>,
     /// Functions of users that are called where nothing in the text names them. Not those of an extension.
     pub conversions: Vec<Conversion>,
+    /// Types of extensions whose equality and input depend on nothing else: the schema of their operators `=` and `<>`.
+    pub extension_equalities: HashMap<Oid, String>,
+    /// From type to type: the casts that an argument of a function may get without being written. Not PostgreSQL's own.
+    pub implicit_casts: Vec<(Oid, Oid)>,
     /// What is not known, as long as others hold it.
     pub held: Held,
     /// Kept by the closure walks; empty at first.
@@ -289,6 +293,12 @@ pub struct Function {
     pub argument_count: usize,
     /// Of those that a call gives by their places; empty where these are not those of the declaration (OUT arguments of procedures).
     pub argument_types: Vec<Oid>,
+    /// Arguments at the end that a call may leave out.
+    pub default_count: usize,
+    /// Its last argument stands for any number of them.
+    pub is_variadic: bool,
+    /// The argument types of the functions of pg_catalog that have its name.
+    pub built_in: Vec<Vec<Oid>>,
     /// Its first argument is a row, or may be: `row.f` calls it.
     pub takes_row: bool,
     pub returns_set: bool,
@@ -335,7 +345,8 @@ impl Catalog {
     pub fn shows_same_as(&self, other: &Catalog) -> bool {
         let Catalog { version: _, closures: _, digest, relations, relation_names, functions, function_names, types, .. } = self;
         let Catalog { operator_schemas, schemas, is_collation_c, definitions, relation_dependencies, .. } = self;
-        let Catalog { function_dependencies, operator_functions, type_functions, conversions, held, .. } = self;
+        let Catalog { function_dependencies, operator_functions, type_functions, conversions, .. } = self;
+        let Catalog { extension_equalities, implicit_casts, held, .. } = self;
         *digest == other.digest
             && *relations == other.relations
             && *relation_names == other.relation_names
@@ -351,7 +362,21 @@ impl Catalog {
             && *operator_functions == other.operator_functions
             && *type_functions == other.type_functions
             && *conversions == other.conversions
+            && *extension_equalities == other.extension_equalities
+            && *implicit_casts == other.implicit_casts
             && *held == other.held
+    }
+
+    /// The type under a domain, which compares and hashes like it; of another type, itself.
+    pub fn under_domains(&self, mut type_oid: Oid) -> Oid {
+        const DEPTH_MAX: usize = 64;
+        for _ in 0..DEPTH_MAX {
+            match self.types.get(&type_oid) {
+                Some(domain) if domain.kind == 'd' => type_oid = domain.base,
+                _ => break,
+            }
+        }
+        type_oid
     }
 
     /// A function of users makes the column's values of text: a string that is assigned to it is another value than the same text.

@@ -1,7 +1,7 @@
 //! `shardgate check`: looks at the configuration, the map database and every shard, and says what to do.
 //!
 //! Changes nothing. Each finding is one line with its remedy; with none the cluster is as the proxy needs it. Everything is
-//! looked at even when something is found, and the shards at once.
+//! looked at even when something is found, and the shards at once. What works and could be safer is a warning, which fails nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::catalog::Catalog;
-use crate::config::{AuthMethod, BackendUser, Config, ShardUrl, TlsMode};
+use crate::config::{AuthMethod, BackendUser, Config, CrossShardWrites, ShardUrl, TlsMode};
 use crate::error::{PgError, SqlState};
 use crate::net::descriptors;
 use crate::shardmap::{MapSnapshot, Shard, Store, TableKind};
@@ -24,9 +24,18 @@ use super::{BODY_READER, Caller, plan_tables};
 
 mod shard;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    Error,
+    /// It works, and could be safer.
+    Warning,
+}
+
 /// One thing that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
+    pub level: Level,
     /// `configuration`, `map`, `shard "x"`, `table "public.t"`.
     pub subject: String,
     /// A sentence without its full stop.
@@ -37,7 +46,11 @@ pub struct Finding {
 
 impl Finding {
     fn new(subject: impl Into<String>, finding: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { subject: subject.into(), finding: finding.into(), remedy: remedy.into() }
+        Self { level: Level::Error, subject: subject.into(), finding: finding.into(), remedy: remedy.into() }
+    }
+
+    fn warning(self) -> Self {
+        Self { level: Level::Warning, ..self }
     }
 
     fn of_error(subject: impl Into<String>, error: &PgError) -> Self {
@@ -50,11 +63,12 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // One line, whatever the parts are.
         let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        write!(f, "{}: {}. {}", self.subject, line(&self.finding), line(&self.remedy))
+        let level = if self.level == Level::Warning { "warning: " } else { "" };
+        write!(f, "{level}{}: {}. {}", self.subject, line(&self.finding), line(&self.remedy))
     }
 }
 
-/// Prints what was found. The exit code: 0 fine, 1 findings.
+/// Prints what was found. The exit code: 0 nothing but warnings, 1 findings.
 pub async fn run(config: &Config, is_json: bool) -> anyhow::Result<i32> {
     let findings = Box::pin(findings(config)).await;
     if is_json {
@@ -66,7 +80,7 @@ pub async fn run(config: &Config, is_json: bool) -> anyhow::Result<i32> {
             println!("{finding}");
         }
     }
-    Ok(i32::from(!findings.is_empty()))
+    Ok(i32::from(findings.iter().any(|finding| finding.level == Level::Error)))
 }
 
 /// Of `shardgate check --plan-tables`.
@@ -145,7 +159,8 @@ pub async fn findings(config: &Config) -> Vec<Finding> {
         ));
         return found;
     }
-    let looked_at = join_all(snapshot.shards.iter().map(|shard| look_at(shard, config))).await;
+    let needs = Needs::of(config, &snapshot);
+    let looked_at = join_all(snapshot.shards.iter().map(|shard| look_at(shard, config, needs))).await;
     let mut seen = Vec::new();
     for (shard, (findings, facts)) in snapshot.shards.iter().zip(looked_at) {
         found.extend(findings);
@@ -239,6 +254,22 @@ async fn map_settings(config: &Config) -> Result<Vec<Finding>, PgError> {
     Ok(found)
 }
 
+/// What the cluster uses, and so needs of its servers and roles.
+#[derive(Clone, Copy)]
+struct Needs {
+    /// There are shards that partitions can be moved between, and that rows can be gathered from.
+    several_shards: bool,
+    /// Transactions that write on more than one of them.
+    two_phase: bool,
+}
+
+impl Needs {
+    fn of(config: &Config, snapshot: &MapSnapshot) -> Self {
+        let several_shards = snapshot.shards.len() > 1;
+        Self { several_shards, two_phase: several_shards && config.cross_shard.writes == CrossShardWrites::TwoPhaseCommit }
+    }
+}
+
 /// What two shards are compared by.
 struct Facts {
     catalog: Arc<Catalog>,
@@ -248,18 +279,16 @@ struct Facts {
     server_version: i32,
 }
 
-async fn look_at(shard: &Shard, config: &Config) -> (Vec<Finding>, Option<Facts>) {
+async fn look_at(shard: &Shard, config: &Config, needs: Needs) -> (Vec<Finding>, Option<Facts>) {
     let subject = format!("shard \"{}\"", shard.name);
     let mut found = Vec::new();
     if ShardUrl::parse(&shard.url).is_ok_and(|url| url.password.is_some()) {
-        found.push(Finding::new(
-            &subject,
-            "its password stands in the map, where whoever may read the map database, or a dump of it, can read it",
-            format!(
-                "Put it into a file on each proxy's machine: SELECT shardgate.alter_shard('{}', url => 'postgres://…?passfile=…').",
-                shard.name
-            ),
-        ));
+        let remedy = format!(
+            "Put it into a file on each proxy's machine: SELECT shardgate.alter_shard('{}', url => 'postgres://…?passfile=…').",
+            shard.name
+        );
+        let what = "its password stands in the map, where whoever may read the map database, or a dump of it, can read it";
+        found.push(Finding::new(&subject, what, remedy).warning());
     }
     if !shard.state.is_ready() {
         found.push(Finding::new(&subject, "it is not online yet", "Call shardgate.add_shard() again to finish its preparation."));
@@ -275,7 +304,7 @@ async fn look_at(shard: &Shard, config: &Config) -> (Vec<Finding>, Option<Facts>
         BackendUser::Client => config.auth.users.iter().map(|user| user.name.as_str()).collect(),
         BackendUser::Shard => Vec::new(),
     };
-    if let Err(error) = shard::settings(&mut connection, &subject, &roles, &mut found).await {
+    if let Err(error) = shard::settings(&mut connection, &subject, (&roles, needs), &mut found).await {
         found.push(Finding::of_error(&subject, &error));
     }
     let facts = shard::facts(&mut connection).await;

@@ -31,6 +31,7 @@ mod checks;
 mod copies;
 mod functions;
 mod gate;
+mod home_moves;
 mod key;
 mod keys;
 mod moves;
@@ -123,6 +124,10 @@ impl Control {
     /// Who plans `rebalance()`.
     pub fn with_rebalancer(self, rebalancer: Rebalancer) -> Self {
         Self { rebalancer: Some(rebalancer), ..self }
+    }
+
+    fn drives_moves(&self) -> bool {
+        self.rebalancer.is_some()
     }
 
     fn move_options(&self) -> MoveOptions {
@@ -269,7 +274,7 @@ async fn run(
         Function::ReferenceTable | Function::CreateReferenceTable => {
             Box::pin(references::declare(control, caller, arguments.text("table_name")?)).await.map(void)
         }
-        Function::UndistributeTable => undistribute::undistribute(control, caller, arguments).await.map(void),
+        Function::UndistributeTable => Box::pin(undistribute::undistribute(control, caller, arguments)).await,
         Function::MapKey => keys::map(control, caller, arguments).await.map(number),
         Function::MapKeys => keys::map_many(control, caller, arguments).await.map(number),
         Function::SetDefaultShard => keys::set_default(control, caller, arguments).await.map(number),
@@ -286,7 +291,7 @@ async fn run(
             Box::pin(moves::isolate(control, caller, arguments)).await.map(|planned| one(planned.map(|id| id.to_string())))
         }
         Function::Rebalance => Box::pin(moves::rebalance(control, caller, arguments)).await,
-        Function::RedistributeTable => Box::pin(moves::redistribute(control, caller, arguments)).await,
+        Function::RedistributeTable => Box::pin(sharding::redistribute(control, caller, arguments)).await,
         Function::RebalanceTableShards => Box::pin(moves::rebalance_table(control, caller, arguments)).await.map(void),
         Function::CitusMoveShardPlacement => moves::move_placement(control, user, arguments).await.map(void),
         Function::Locate => keys::locate(control, caller, arguments).await.map(|row| vec![row]),
@@ -294,11 +299,6 @@ async fn run(
         Function::PlanTables => Box::pin(plan_tables::call(control, caller, arguments)).await,
         Function::UniqueId => control.unique_id().await.map(|id| one(Some(id.to_string()))),
     }
-}
-
-/// Does it change nothing of the map? Then it may run anywhere, also inside a transaction.
-pub fn is_query(function: &str) -> bool {
-    matches!(Function::find(function), None | Some(Function::Locate | Function::PlanTables | Function::UniqueId))
 }
 
 fn unknown_function(call: &Call) -> PgError {

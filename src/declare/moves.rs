@@ -13,7 +13,7 @@ use super::keys::{find, unknown_partition};
 use super::{Caller, Control};
 use crate::config::{Host, ShardUrl};
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{GroupId, Isolation, MapSnapshot, MoveOptions, MoveState, PartitionId, Shard};
+use crate::shardmap::{Emptied, GroupId, Isolation, MapSnapshot, MoveOptions, MoveState, PartitionId, Shard};
 
 /// Plans the moves that make the shards even. Cuts partitions where that is needed.
 pub type Rebalancer = Box<dyn Fn(Rebalancing) -> BoxFuture<'static, Result<Vec<Started>, PgError>> + Send + Sync>;
@@ -28,8 +28,7 @@ pub struct Rebalancing {
     pub by: By,
     /// How far a shard may be above its fair share, as a part of it.
     pub threshold: f64,
-    /// The shard that is to be emptied.
-    pub drain: Option<String>,
+    pub emptied: Option<Emptied>,
     /// Only to be shown.
     pub is_dry_run: bool,
 }
@@ -124,7 +123,7 @@ pub(super) async fn rebalance(
         }
     };
     let group = match arguments.optional_text("table_name")? {
-        Some(table) => Some(find(control, caller, table).await?.group.id),
+        Some(table) => Some(group_of(control, caller, table).await?),
         None => None,
     };
     let wanted = Rebalancing {
@@ -132,13 +131,13 @@ pub(super) async fn rebalance(
         group,
         by,
         threshold: arguments.float("threshold")?,
-        drain: arguments.optional_text("drain")?.map(str::to_owned),
+        emptied: arguments.optional_text("drain")?.map(|drained| Emptied::Shard(drained.to_owned())),
         is_dry_run: arguments.boolean("dry_run")?,
     };
     Ok(start(control, wanted).await?.into_iter().map(row).collect())
 }
 
-fn row(started: Started) -> Vec<Option<String>> {
+pub(super) fn row(started: Started) -> Vec<Option<String>> {
     vec![
         started.move_id.map(|id| id.to_string()),
         Some(started.source),
@@ -149,17 +148,21 @@ fn row(started: Started) -> Vec<Option<String>> {
     ]
 }
 
+pub(super) async fn group_of(control: &Control, caller: &Caller, table: &str) -> Result<GroupId, PgError> {
+    Ok(find(control, caller, table).await?.group.id)
+}
+
 /// `rebalance_table_shards(relation, threshold)`.
 pub(super) async fn rebalance_table(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<(), PgError> {
     let group = match arguments.optional_text("relation")? {
-        Some(table) => Some(find(control, caller, table).await?.group.id),
+        Some(table) => Some(group_of(control, caller, table).await?),
         None => None,
     };
     start(control, spread(caller, group, arguments.float("threshold")?, false)).await.map(drop)
 }
 
-/// `redistribute_table`: a group that is on the home shard alone goes to all shards.
-pub(super) async fn redistribute(
+/// `redistribute_table` without another key or group: a group that is on the home shard alone goes to all shards.
+pub(super) async fn spread_from_home(
     control: &Control,
     caller: &Caller,
     arguments: &Arguments,
@@ -179,11 +182,11 @@ pub(super) async fn redistribute(
     Ok(start(control, wanted).await?.into_iter().map(row).collect())
 }
 
-fn spread(caller: &Caller, group: Option<GroupId>, threshold: f64, is_dry_run: bool) -> Rebalancing {
-    Rebalancing { actor: caller.user.clone(), group, by: By::Bytes, threshold, drain: None, is_dry_run }
+pub(super) fn spread(caller: &Caller, group: Option<GroupId>, threshold: f64, is_dry_run: bool) -> Rebalancing {
+    Rebalancing { actor: caller.user.clone(), group, by: By::Bytes, threshold, emptied: None, is_dry_run }
 }
 
-async fn start(control: &Control, wanted: Rebalancing) -> Result<Vec<Started>, PgError> {
+pub(super) async fn start(control: &Control, wanted: Rebalancing) -> Result<Vec<Started>, PgError> {
     if !(0.0..=MAX_THRESHOLD).contains(&wanted.threshold) {
         return Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("threshold must be between 0 and {MAX_THRESHOLD}"))
             .with_hint("It is how far a shard may be above its fair share: 0.1 is a tenth."));

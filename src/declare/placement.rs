@@ -60,6 +60,14 @@ fn unknown_shard(snapshot: &MapSnapshot, name: &str) -> PgError {
     }
 }
 
+/// So many partitions by hash, at least, that the largest of up to so many equal shards has at most a tenth more than the mean: with ten
+/// or more for each shard one more is no more than that. A multiple, so that all have the same in the end.
+pub(super) fn even_partitions(partitions: u32, shards: u32) -> u32 {
+    partitions.max(shards * PARTITIONS_PER_PLANNED_SHARD).next_multiple_of(shards)
+}
+
+pub(super) const PARTITIONS_PER_PLANNED_SHARD: u32 = 10;
+
 /// Which shard's turn it is, `count` times: in proportion to their capacities, as evenly mixed as that allows.
 pub(super) fn turns(shards: &[&Shard], count: usize) -> Vec<String> {
     let total: f64 = shards.iter().map(|shard| shard.capacity).sum();
@@ -117,6 +125,19 @@ mod tests {
         assert_eq!(pieces("b, a", 3).unwrap(), None);
         assert_eq!(pieces("all", 1).unwrap(), None);
         assert!(pieces("a,c", 2).is_err() && pieces("a,x", 2).is_err());
+    }
+
+    #[test]
+    fn partitions_stay_even_up_to_the_shards_that_are_planned() {
+        for planned in 1..=100_u32 {
+            let partitions = even_partitions(64, planned);
+            assert!(partitions >= 64 && partitions.is_multiple_of(planned));
+            for shards in 1..=planned {
+                let largest = f64::from(partitions.div_ceil(shards));
+                assert!(largest <= 1.1 * f64::from(partitions) / f64::from(shards), "{partitions} on {shards}");
+            }
+        }
+        assert_eq!((even_partitions(64, 4), even_partitions(64, 12)), (64, 120));
     }
 
     #[test]

@@ -113,8 +113,22 @@ FROM (SELECT c.relowner AS owner FROM pg_class c JOIN pg_namespace n ON n.oid = 
       UNION SELECT n.nspowner FROM pg_namespace n
       WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate', 'public')) owners";
 
-/// `only`: these tables; none: everything.
-async fn dump(home: &ShardConnection, home_url: &str, keeps_owners: bool, only: &[&Relation]) -> Result<String, PgError> {
+/// `only`: these tables; none: everything. In a snapshot of `home`, which is known to lead to the shard's own database: pg_dump, which asks
+/// nobody where it is, cannot read by it elsewhere.
+async fn dump(home: &mut ShardConnection, home_url: &str, keeps_owners: bool, only: &[&Relation]) -> Result<String, PgError> {
+    home.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
+    let snapshot = home.value("SELECT pg_export_snapshot()").await?;
+    let dumped = dump_by(home, home_url, snapshot, (keeps_owners, only)).await;
+    home.run("ROLLBACK").await?;
+    dumped
+}
+
+async fn dump_by(
+    home: &ShardConnection,
+    home_url: &str,
+    snapshot: String,
+    (keeps_owners, only): (bool, &[&Relation]),
+) -> Result<String, PgError> {
     let program = find_pg_dump(home.server_version / 10_000).await?;
     let url = usable(&home.name, home_url)?;
     let password = url
@@ -124,6 +138,7 @@ async fn dump(home: &ShardConnection, home_url: &str, keeps_owners: bool, only: 
     command
         .args(["--schema-only", "--no-publications", "--no-subscriptions", "--no-tablespaces", "--exclude-schema=shardgate"])
         .args(["--no-password", "--lock-wait-timeout=30s"])
+        .arg(format!("--snapshot={snapshot}"))
         .args(if keeps_owners { &[][..] } else { &["--no-owner"][..] })
         .args(only.iter().map(|relation| format!("--table={}", quoted_name(&relation.schema, &relation.name))))
         // Everybody on the machine can read a command line: without the password.
@@ -140,7 +155,10 @@ async fn dump(home: &ShardConnection, home_url: &str, keeps_owners: bool, only: 
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(PgError::new(UNABLE_TO_CONNECT, format!("pg_dump could not read the schema of home shard \"{}\"", home.name))
-            .with_detail(said.trim().to_owned()));
+            .with_detail(said.trim().to_owned())
+            .with_hint(
+                "It connects by the home shard's url, to the server on which the shard's database is now; call the function again.",
+            ));
     }
     String::from_utf8(output.stdout).map_err(|_| PgError::internal("pg_dump wrote text that is not UTF-8"))
 }

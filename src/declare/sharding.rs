@@ -25,6 +25,10 @@ use super::shards::read_catalog;
 use super::turn::{Turn, Unmade, repeated};
 use super::{BODY_READER, Caller, Control, names, placement, rows_copy, schema_copy, sequences};
 
+mod redistribute;
+
+pub(super) use redistribute::redistribute;
+
 /// What a user asks for.
 struct Request<'a> {
     /// Tables and their keys, all to be in one group.
@@ -80,11 +84,15 @@ async fn distribute_in_one_group(
         tables,
         strategy: (!is_strategy_open).then_some(strategy),
         colocate_with: colocate_with.map_or(Colocation::Nobody, Colocation::With),
-        partitions: parse_partitions("partitions", arguments.integer("partitions")?)?,
+        partitions: planned_partitions(
+            parse_partitions("partitions", arguments.integer("partitions")?)?,
+            arguments.optional_integer("planned_shards")?,
+        )?,
         on_shards: arguments.text("on_shards")?,
         bounds: arguments.optional_texts("bounds")?,
     };
     refuse_bounds(&request)?;
+    refuse_planned_shards(&request, arguments)?;
     Box::pin(repeated(|| declare(control, caller, &request))).await
 }
 
@@ -113,6 +121,29 @@ pub(super) async fn create_distributed(control: &Control, caller: &Caller, argum
         bounds: None,
     };
     Box::pin(repeated(|| declare(control, caller, &request))).await
+}
+
+/// As many as are asked for, or more where so many shards are planned that they would be uneven there.
+fn planned_partitions(partitions: u32, planned_shards: Option<i32>) -> Result<u32, PgError> {
+    let Some(shards) = planned_shards else { return Ok(partitions) };
+    let shards_max = PARTITIONS_MAX / placement::PARTITIONS_PER_PLANNED_SHARD;
+    let shards = u32::try_from(shards).ok().filter(|shards| (1..=shards_max).contains(shards)).ok_or_else(|| {
+        PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("planned_shards must be between 1 and {shards_max}"))
+    })?;
+    Ok(placement::even_partitions(partitions, shards))
+}
+
+fn refuse_planned_shards(request: &Request<'_>, arguments: &Arguments) -> Result<(), PgError> {
+    let is_of_hash = request.strategy == Some(Strategy::Hash) && matches!(request.colocate_with, Colocation::Nobody);
+    if is_of_hash || arguments.optional_integer("planned_shards")?.is_none() {
+        return Ok(());
+    }
+    Err(only_of_hash())
+}
+
+fn only_of_hash() -> PgError {
+    PgError::new(SqlState::INVALID_PARAMETER_VALUE, "planned_shards is given for strategy 'hash' only, without colocate_with")
+        .with_hint("Only partitions by hash are made for shards that are not there yet.")
 }
 
 fn refuse_bounds(request: &Request<'_>) -> Result<(), PgError> {
@@ -154,7 +185,7 @@ async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> R
         has_rows = has_rows || rows_copy::has_rows(&mut turn.home, relation).await?;
     }
     let plan = Plan::make(caller, &turn.snapshot, &catalog, &relations, request, has_rows)?;
-    refuse_obstacles(caller, &turn, &catalog, &relations, &plan)?;
+    refuse_obstacles(caller, &turn.snapshot, &catalog, &relations, &plan)?;
     let mut has_adopted = false;
     for relation in &relations {
         has_adopted |= Box::pin(sequences::adopt(control, caller, &turn.snapshot, &mut turn.home, relation)).await?;
@@ -205,7 +236,7 @@ fn family_names(catalog: &Catalog, relations: &[&Relation]) -> Vec<String> {
 /// Of all tables at once.
 fn refuse_obstacles(
     caller: &Caller,
-    turn: &Turn,
+    snapshot: &MapSnapshot,
     catalog: &Arc<Catalog>,
     relations: &[&Relation],
     plan: &Plan,
@@ -214,12 +245,12 @@ fn refuse_obstacles(
         relations.iter().zip(&plan.keys).map(|(relation, key)| (relation.oid, key.columns.as_slice())).collect();
     let tables: Vec<(&Relation, &[KeyColumn])> =
         relations.iter().zip(&plan.keys).map(|(relation, key)| (*relation, key.columns.as_slice())).collect();
-    let map = reading::with_tables(&turn.snapshot, &tables, plan.group(), (plan.strategy, &plan.types));
+    let map = reading::with_tables(snapshot, &tables, plan.group(), (plan.strategy, &plan.types));
     let declared = reading::under(catalog, map, &reading::path_of(caller));
-    let mut obstacles = plan.group_obstacles(&turn.snapshot, relations);
+    let mut obstacles = plan.group_obstacles(snapshot, relations);
     for (relation, key) in relations.iter().zip(&plan.keys) {
         let kind = CandidateKind::Sharded { key: &key.columns, group: plan.group(), together_with: &keys };
-        let candidate = Candidate { catalog, map: &turn.snapshot, relation, kind, reader: &BODY_READER, declared: &declared };
+        let candidate = Candidate { catalog, map: snapshot, relation, kind, reader: &BODY_READER, declared: &declared };
         for obstacle in candidate.obstacles() {
             if !obstacles.contains(&obstacle) {
                 obstacles.push(obstacle);
@@ -500,6 +531,17 @@ struct Checked<'a> {
 
 impl Checked<'_> {
     async fn store(&self, control: &Control, turn: &Turn) -> Result<GroupId, StoreError> {
+        let (tables, group) = self.as_stored();
+        control.map.store().distribute_tables(turn.planned()?, &self.caller.user, &tables, &group).await
+    }
+
+    /// Tables that are declared otherwise until now.
+    async fn store_again(&self, control: &Control, turn: &Turn) -> Result<GroupId, StoreError> {
+        let (tables, group) = self.as_stored();
+        control.map.store().redistribute_tables(turn.planned()?, &self.caller.user, &tables, &group).await
+    }
+
+    fn as_stored(&self) -> (Vec<NewShardedTable<'_>>, GroupOfTables<'_>) {
         let keys = self.plan.keys.iter().zip(&self.request.tables);
         let tables: Vec<NewShardedTable<'_>> = self
             .relations
@@ -513,8 +555,7 @@ impl Checked<'_> {
             })
             .collect();
         let (strategy, placement) = (self.plan.strategy, self.plan.placement.clone());
-        let group = GroupOfTables { key_types: &self.plan.types, strategy, placement };
-        control.map.store().distribute_tables(turn.planned()?, &self.caller.user, &tables, &group).await
+        (tables, GroupOfTables { key_types: &self.plan.types, strategy, placement })
     }
 
     /// Empty tables, rows of which will be elsewhere.

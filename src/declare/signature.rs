@@ -224,9 +224,7 @@ impl Function {
             Function::MovePartition => const { &[required("partition", Kind::Integer), required("to_shard", Kind::Text)] },
             Function::MovePartitions => const { &[required("partitions", Kind::IntegerArray), required("to_shard", Kind::Text)] },
             Function::Rebalance => REBALANCE,
-            Function::RedistributeTable => {
-                const { &[required("table_name", Kind::Text), optional("dry_run", Kind::Boolean, Default::Boolean(false))] }
-            }
+            Function::RedistributeTable => REDISTRIBUTE_TABLE,
             Function::Locate => {
                 const { &[required("table_name", Kind::Text), optional("key", Kind::TextArray, Default::Variadic)] }
             }
@@ -247,14 +245,7 @@ impl Function {
                     ]
                 }
             }
-            Function::UndistributeTable => {
-                const {
-                    &[
-                        required("table_name", Kind::Text),
-                        optional("cascade_via_foreign_keys", Kind::Boolean, Default::Boolean(false)),
-                    ]
-                }
-            }
+            Function::UndistributeTable => UNDISTRIBUTE_TABLE,
         }
     }
 
@@ -271,7 +262,6 @@ impl Function {
             | Function::DeclareFunction
             | Function::CreateDistributedTable
             | Function::CreateReferenceTable
-            | Function::UndistributeTable
             | Function::DistributeTables
             | Function::RebalanceTableShards
             | Function::CitusMoveShardPlacement => one(oid::VOID),
@@ -286,7 +276,7 @@ impl Function {
             | Function::MovePartitions
             | Function::IsolateKey => one(oid::INT4),
             Function::UniqueId => one(oid::INT8),
-            Function::Rebalance | Function::RedistributeTable => vec![
+            Function::Rebalance | Function::RedistributeTable | Function::UndistributeTable => vec![
                 ("move_id".to_owned(), oid::INT4),
                 ("source".to_owned(), oid::TEXT),
                 ("target".to_owned(), oid::TEXT),
@@ -342,6 +332,7 @@ const DISTRIBUTE_TABLE: &[Parameter] = &[
     optional("partitions", Kind::Integer, Default::Integer(64)),
     optional("on_shards", Kind::Text, Default::Text("all")),
     optional("bounds", Kind::TextArray, Default::Null),
+    optional("planned_shards", Kind::Integer, Default::Null),
 ];
 
 const TIME_PARTITIONS: &[Parameter] = &[
@@ -357,6 +348,23 @@ const REBALANCE: &[Parameter] = &[
     optional("threshold", Kind::Float, Default::Float(0.1)),
     optional("drain", Kind::Text, Default::Null),
     optional("dry_run", Kind::Boolean, Default::Boolean(false)),
+];
+
+const REDISTRIBUTE_TABLE: &[Parameter] = &[
+    required("table_name", Kind::Text),
+    optional("dry_run", Kind::Boolean, Default::Boolean(false)),
+    optional("key", Kind::Text, Default::Null),
+    optional("strategy", Kind::Text, Default::Null),
+    optional("colocate_with", Kind::Text, Default::Null),
+    optional("planned_shards", Kind::Integer, Default::Null),
+    optional("with_colocated", Kind::Boolean, Default::Boolean(false)),
+];
+
+const UNDISTRIBUTE_TABLE: &[Parameter] = &[
+    required("table_name", Kind::Text),
+    optional("cascade_via_foreign_keys", Kind::Boolean, Default::Boolean(false)),
+    optional("dry_run", Kind::Boolean, Default::Boolean(false)),
+    optional("with_colocated", Kind::Boolean, Default::Boolean(false)),
 ];
 
 const DECLARE_FUNCTION: &[Parameter] = &[
@@ -381,6 +389,7 @@ const DISTRIBUTE_TABLES: &[Parameter] = &[
     optional("partitions", Kind::Integer, Default::Integer(64)),
     optional("on_shards", Kind::Text, Default::Text("all")),
     optional("bounds", Kind::TextArray, Default::Null),
+    optional("planned_shards", Kind::Integer, Default::Null),
 ];
 
 const CITUS_MOVE_SHARD_PLACEMENT: &[Parameter] = &[
@@ -419,6 +428,25 @@ impl fmt::Display for Function {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sql::utility::shardgate_call::{Answers, FUNCTIONS};
+
+    /// How statements that call them are read knows the same functions.
+    #[test]
+    fn statements_know_the_same_functions() {
+        assert!(FUNCTIONS.is_sorted_by_key(|(name, _)| *name));
+        assert_eq!(FUNCTIONS.len(), Function::ALL.len());
+        for (name, answers) in FUNCTIONS {
+            let function = Function::find(name).expect(name);
+            let columns = function.result();
+            let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+            let is_void = columns.iter().any(|(_, type_oid)| *type_oid == oid::VOID);
+            match answers {
+                Answers::Nothing => assert!(is_void, "{name}"),
+                Answers::Value => assert!(!is_void && names == [name], "{name}"),
+                Answers::Rows(known) => assert_eq!(names, known, "{name}"),
+            }
+        }
+    }
 
     #[test]
     fn functions_are_found_by_name_and_print_their_declaration() {

@@ -1,24 +1,75 @@
 //! `undistribute_table`: a sharded table becomes a table of the home shard again.
 //!
-//! It moves no row: that is what moves are for, while applications read and write. Once all of a table's partitions lie on the home shard,
-//! a statement that was planned by the older map does there what it would do by the newer one, so nothing has to wait.
+//! Moves bring its rows there first, while applications read and write. Once all of a table's partitions lie on the home shard, a statement
+//! that was planned by the older map does there what it would do by the newer one, so nothing has to wait for the change of the map.
 
 use std::collections::BTreeSet;
 
 use super::arguments::Arguments;
 use super::checks::Obstacle;
 use super::functions::no_shard;
+use super::home_moves::{bring_home, refuse_company};
+use super::moves::row;
 use super::sharding::{refuse, refuse_changed_schema};
 use super::shards::read_catalog;
 use super::turn::{Turn, Unmade, repeated};
 use super::{BODY_READER, Caller, Control, names, rows_copy};
-use crate::catalog::{Access, Catalog, Closure, Oid, Relation, quoted_name};
+use crate::catalog::{Access, Catalog, Closure, Oid, Relation, quoted_literal, quoted_name, shown_name};
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{Group, MapSnapshot, Shard, TableKind};
+use crate::shardmap::{Group, GroupId, MapSnapshot, Shard, TableKind, TableName};
 
-pub(super) async fn undistribute(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<(), PgError> {
+/// One row a move that has brought rows to the home shard, or would.
+pub(super) async fn undistribute(
+    control: &Control,
+    caller: &Caller,
+    arguments: &Arguments,
+) -> Result<Vec<Vec<Option<String>>>, PgError> {
     let (table, cascades) = (arguments.text("table_name")?, arguments.boolean("cascade_via_foreign_keys")?);
-    Box::pin(repeated(|| undistribute_once(control, caller, table, cascades))).await
+    let (is_dry_run, with_colocated) = (arguments.boolean("dry_run")?, arguments.boolean("with_colocated")?);
+    // What stands in the way is heard before anything moves.
+    let groups = Box::pin(groups_to_bring(control, caller, table, (cascades, with_colocated))).await?;
+    let moved = Box::pin(bring_home(control, caller, &groups, is_dry_run)).await?;
+    if !is_dry_run {
+        Box::pin(repeated(|| undistribute_once(control, caller, table, cascades))).await?;
+    }
+    Ok(moved.into_iter().map(row).collect())
+}
+
+/// Those whose partitions have to be on the home shard.
+async fn groups_to_bring(
+    control: &Control,
+    caller: &Caller,
+    table: &str,
+    (cascades, with_colocated): (bool, bool),
+) -> Result<Vec<GroupId>, PgError> {
+    let map = control.fresh_snapshot().await?;
+    let catalog = home_catalog(control, &map).await?;
+    let relation = names::find_table(&catalog, caller, table)?;
+    let schema = Schema { catalog: &catalog, map: &map };
+    let leaving = schema.leaving(relation, cascades)?;
+    refuse(&format!("cannot make \"{}\" a home table", relation.name), &schema.obstacles(&leaving))?;
+    let mut groups: Vec<GroupId> = Vec::new();
+    for relation in &leaving {
+        groups.push(schema.group(relation)?.id);
+    }
+    groups.sort_unstable();
+    groups.dedup();
+    if !with_colocated {
+        let names: Vec<TableName> = leaving.iter().map(|relation| (relation.schema.clone(), relation.name.clone())).collect();
+        let cascade = if cascades { ", cascade_via_foreign_keys => true" } else { "" };
+        let table = quoted_literal(&shown_name(&relation.schema, &relation.name));
+        let call = format!("shardgate.undistribute_table({}{cascade}, with_colocated => true)", table.trim_start());
+        refuse_company(&map, &groups, &names, (&relation.name, &call))?;
+    }
+    Ok(groups)
+}
+
+/// As the home shard has it now.
+pub(super) async fn home_catalog(control: &Control, map: &MapSnapshot) -> Result<Catalog, PgError> {
+    let mut home = control.open(map.home().ok_or_else(no_shard)?).await?;
+    let catalog = read_catalog(&mut home).await?;
+    home.close().await;
+    Ok(catalog)
 }
 
 async fn undistribute_once(control: &Control, caller: &Caller, table: &str, cascades: bool) -> Result<(), Unmade> {
@@ -31,15 +82,7 @@ async fn undistribute_once(control: &Control, caller: &Caller, table: &str, casc
         require_at_home(relation, schema.group(relation)?, &turn.home_shard)?;
     }
     refuse(&format!("cannot make \"{}\" a home table", relation.name), &schema.obstacles(&leaving))?;
-    for shard in turn.snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state.is_ready()) {
-        let mut connection = control.open(shard).await?;
-        for relation in &leaving {
-            if rows_copy::has_rows(&mut connection, relation).await? {
-                return Err(rows_elsewhere(relation, shard).into());
-            }
-        }
-        connection.close().await;
-    }
+    refuse_rows_elsewhere(control, &turn.snapshot, &leaving).await?;
     refuse_changed_schema(control, &turn.home_shard, &catalog).await?;
     let names: Vec<(&str, &str)> = leaving.iter().map(|relation| (relation.schema.as_str(), relation.name.as_str())).collect();
     control.map.store().undistribute_tables(turn.planned()?, &caller.user, &names).await?;
@@ -48,7 +91,21 @@ async fn undistribute_once(control: &Control, caller: &Caller, table: &str, casc
     Ok(())
 }
 
-fn require_at_home(relation: &Relation, group: &Group, home: &Shard) -> Result<(), PgError> {
+/// What no partition owns would appear, or be lost from sight, by another declaration.
+pub(super) async fn refuse_rows_elsewhere(control: &Control, map: &MapSnapshot, relations: &[&Relation]) -> Result<(), PgError> {
+    for shard in map.shards.iter().filter(|shard| !shard.is_home && shard.state.is_ready()) {
+        let mut connection = control.open(shard).await?;
+        for relation in relations {
+            if rows_copy::has_rows(&mut connection, relation).await? {
+                return Err(rows_elsewhere(relation, shard));
+            }
+        }
+        connection.close().await;
+    }
+    Ok(())
+}
+
+pub(super) fn require_at_home(relation: &Relation, group: &Group, home: &Shard) -> Result<(), PgError> {
     let elsewhere = group.partitions.iter().filter(|partition| partition.shard != home.id).count();
     let error = |message: String| PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
     let table = &relation.name;
@@ -60,7 +117,7 @@ fn require_at_home(relation: &Relation, group: &Group, home: &Shard) -> Result<(
                 home.name
             ))
             .with_hint(format!(
-                "Move them there first, while the table is in use: \"shard-rebalance move --partition … --to {}\"; \
+                "Call the function through a proxy, which moves them; or move them with \"shard-rebalance move --partition … --to {}\": \
                  \"shard-rebalance status --partitions\" lists them.",
                 home.name
             )));
@@ -78,19 +135,19 @@ fn rows_elsewhere(relation: &Relation, shard: &Shard) -> PgError {
     PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
         .with_detail("All of its partitions are on the home shard: these rows belong to none of them.")
         .with_hint(format!(
-            "\"shard-rebalance doctor\" tells what they are. SET shardgate.shard = '{}', look at them, and delete them there.",
+            "\"shard-rebalance doctor\" tells what they are. Look at them after SET shardgate.shard = '{}', and delete them on a connection to that shard's own server.",
             shard.name
         ))
 }
 
 /// The home shard's schema, and what is declared of it.
-struct Schema<'a> {
-    catalog: &'a Catalog,
-    map: &'a MapSnapshot,
+pub(super) struct Schema<'a> {
+    pub(super) catalog: &'a Catalog,
+    pub(super) map: &'a MapSnapshot,
 }
 
 impl<'a> Schema<'a> {
-    fn group(&self, relation: &Relation) -> Result<&'a Group, PgError> {
+    pub(super) fn group(&self, relation: &Relation) -> Result<&'a Group, PgError> {
         match self.map.table(&relation.schema, &relation.name).map(|table| &table.kind) {
             Some(TableKind::Sharded { group, .. }) => {
                 self.map.group(*group).map(AsRef::as_ref).ok_or_else(|| PgError::internal("a table without its group"))
@@ -180,6 +237,15 @@ impl<'a> Schema<'a> {
             );
             found.push(Obstacle { what, remedy });
         }
+        found.extend(self.used_by_others(leaving));
+        found
+    }
+
+    /// Triggers, defaults and the like of other sharded tables that touch these.
+    pub(super) fn used_by_others(&self, leaving: &[&Relation]) -> Vec<Obstacle> {
+        let oids: BTreeSet<Oid> =
+            leaving.iter().flat_map(|relation| self.catalog.family(relation)).map(|member| member.oid).collect();
+        let mut found: Vec<Obstacle> = Vec::new();
         let mut staying: Vec<&Relation> =
             self.catalog.relations.values().filter(|relation| self.is_sharded(self.root(relation))).collect();
         staying.retain(|relation| !oids.contains(&relation.oid));

@@ -2,15 +2,17 @@
 //!
 //! One snapshot of the map. Counts partitions in the database rather than reading them all: there may be a hundred thousand.
 
-use crate::catalog::quoted_name;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use sqlx::{Connection, FromRow};
+use sqlx::{Connection, FromRow, PgConnection};
 
 use super::RebalanceError;
 use super::connection::Reader;
 use super::layout::{self, Layout};
+use crate::backend::identity::Expected;
+use crate::catalog::quoted_name;
+use crate::shardmap::{Primary, PrimaryServer};
 
 /// No `Debug`: the urls hold passwords.
 pub(super) struct Cluster {
@@ -49,6 +51,17 @@ pub(super) struct RegisteredShard {
     pub(super) is_home: bool,
     /// See [`crate::backend::identity`].
     pub(super) identity: Option<String>,
+    /// What is known of its primary server.
+    #[sqlx(skip)]
+    pub(super) primary: Option<PrimaryServer>,
+}
+
+impl RegisteredShard {
+    /// What a connection to it must show; `None`: a shard of an earlier version, of which nothing is known.
+    pub(super) fn expected(&self) -> Option<Expected> {
+        let uuid = self.identity.as_deref()?;
+        Some(Expected { uuid: Some(uuid.into()), primary: Primary::of(self.primary) })
+    }
 }
 
 #[derive(FromRow)]
@@ -122,13 +135,16 @@ async fn snapshot(reader: &mut Reader, detail: Detail) -> Result<Cluster, sqlx::
     let mut transaction = reader.connection.begin().await?;
     let epoch = sqlx::query_as("SELECT incarnation, counter FROM shardgate_map.cluster").fetch_one(&mut *transaction).await?;
     let taken_at = sqlx::query_scalar("SELECT to_char(now(), 'YYYY-MM-DD HH24:MI:SS')").fetch_one(&mut *transaction).await?;
-    let shards = sqlx::query_as(
+    let mut shards: Vec<RegisteredShard> = sqlx::query_as(
         // A map of an earlier version has no identities.
         "SELECT shard_id, name, url, region, capacity, state, is_home, to_jsonb(s) ->> 'identity' AS identity
          FROM shardgate_map.shard s ORDER BY name COLLATE \"C\"",
     )
     .fetch_all(&mut *transaction)
     .await?;
+    for (id, server) in primaries(&mut transaction).await? {
+        shards.iter_mut().filter(|shard| shard.shard_id == id).for_each(|shard| shard.primary = Some(server));
+    }
     let tables = sqlx::query_as(
         "SELECT schema_name, table_name, group_id, key FROM shardgate_map.declared_table WHERE kind = 'sharded'
          ORDER BY schema_name COLLATE \"C\", table_name COLLATE \"C\"",
@@ -164,6 +180,20 @@ async fn snapshot(reader: &mut Reader, detail: Detail) -> Result<Cluster, sqlx::
     let count = |(shard, group, count): (i32, i32, i64)| ((shard, group), u64::try_from(count).unwrap_or_default());
     let partition_counts = counts.into_iter().map(count).collect();
     Ok(Cluster { epoch, taken_at, shards, tables, partition_counts, partitions, layout, moves, cluster_id })
+}
+
+/// By shard. A map of an earlier version knows none.
+async fn primaries(connection: &mut PgConnection) -> Result<Vec<(i32, PrimaryServer)>, sqlx::Error> {
+    let is_known = "SELECT to_regclass('shardgate_map.shard_primary') IS NOT NULL";
+    if !sqlx::query_scalar::<_, bool>(is_known).fetch_one(&mut *connection).await? {
+        return Ok(Vec::new());
+    }
+    let known: Vec<(i32, i64, i32)> =
+        sqlx::query_as("SELECT shard_id, system_identifier, timeline FROM shardgate_map.shard_primary")
+            .fetch_all(connection)
+            .await?;
+    let server = |(id, system_identifier, timeline)| (id, PrimaryServer { system_identifier, timeline });
+    Ok(known.into_iter().map(server).collect())
 }
 
 impl Cluster {

@@ -7,10 +7,10 @@ use sqlx::postgres::{PgConnection, PgDatabaseError};
 use sqlx::{Connection, Executor};
 
 use super::RebalanceError;
+use super::cluster::RegisteredShard;
 use crate::backend::identity::{self, Expected};
 use crate::config::ShardUrl;
 use crate::net::{AttemptError, Attempts};
-use crate::shardmap::Primary;
 
 /// An open connection that knows where it leads.
 pub(super) struct Reader {
@@ -22,12 +22,21 @@ pub(super) struct Reader {
 impl Reader {
     /// Not bounded: the caller is. Cancel safe.
     pub(super) async fn open(place: &str, url: &str) -> Result<Self, RebalanceError> {
+        Self::open_on(place, url, None).await
+    }
+
+    /// To a shard: to its own database on its primary, as the map knows them, or not at all. Not bounded. Cancel safe.
+    pub(super) async fn open_shard(shard: &RegisteredShard) -> Result<Self, RebalanceError> {
+        Self::open_on(&format!("shard \"{}\"", shard.name), &shard.url, shard.expected()).await
+    }
+
+    async fn open_on(place: &str, url: &str, expected: Option<Expected>) -> Result<Self, RebalanceError> {
         let url = ShardUrl::parse(url).map_err(|_| RebalanceError::Url { place: place.to_owned() })?;
         let mut attempts = Attempts::of(&url, "shard-rebalance");
         let mut failure = RebalanceError::Unreachable { place: place.to_owned(), reason: "no host answers".to_owned() };
         while let Some((_, attempt)) = attempts.next().await {
             let opened = match attempt {
-                Ok(connection) => Self::settled(place, connection, url.hosts.len() > 1).await,
+                Ok(connection) => Self::settled(place, connection, (url.hosts.len() > 1, expected.as_ref())).await,
                 Err(error) => Err(RebalanceError::Unreachable { place: place.to_owned(), reason: connect_failure(&error) }),
             };
             match opened {
@@ -39,7 +48,11 @@ impl Reader {
     }
 
     /// `needs_primary`: there are other hosts, one of which it is.
-    async fn settled(place: &str, connection: PgConnection, needs_primary: bool) -> Result<Self, RebalanceError> {
+    async fn settled(
+        place: &str,
+        connection: PgConnection,
+        (needs_primary, expected): (bool, Option<&Expected>),
+    ) -> Result<Self, RebalanceError> {
         let mut reader = Self { connection, place: place.to_owned() };
         let settled = reader.connection.execute(SETTINGS).await;
         settled.map_err(|error| reader.error(&error))?;
@@ -52,13 +65,15 @@ impl Reader {
                 });
             }
         }
+        if let Some(expected) = expected {
+            reader.check_identity(expected).await?;
+        }
         Ok(reader)
     }
 
-    /// It must lead to the shard's own database, or what is read there is another one's.
-    pub(super) async fn check_identity(&mut self, expected: &str) -> Result<(), RebalanceError> {
-        let expected = Expected { uuid: Some(expected.into()), primary: Primary::of(None) };
-        match identity::check(&mut self.connection, &expected).await {
+    /// It must lead to the shard's own database, and not on a former primary, or what is read there is not the shard's.
+    async fn check_identity(&mut self, expected: &Expected) -> Result<(), RebalanceError> {
+        match identity::check(&mut self.connection, expected).await {
             Ok(shown) => {
                 let place = self.place.clone();
                 shown.map(drop).map_err(|misdirected| RebalanceError::Query { place, reason: misdirected.to_string() })

@@ -188,7 +188,7 @@ pub(super) async fn start_shown(map_url: &str, request: &MoveRequest, display: &
         }
         None => driver.store.plan_move(&driver.actor, &partitions, &request.target, &request.options, driving).await?,
     };
-    follow_planned(&driver, id, request.is_detached, display).await
+    Box::pin(follow_planned(&driver, id, request.is_detached, display)).await
 }
 
 async fn follow_planned(driver: &Driver, id: MoveId, is_detached: bool, display: &ProgressDisplay) -> Result<(), RebalanceError> {
@@ -207,7 +207,7 @@ pub async fn isolate(map_url: &str, request: &IsolationRequest, is_json: bool) -
     let isolation = Isolation { table: (&schema, &name), key: &request.key, shard: &request.target };
     let driving = (!request.is_detached).then_some(driver.id);
     match driver.store.plan_isolation(&driver.actor, isolation, &request.options, driving).await? {
-        Some(id) => follow_planned(&driver, id, request.is_detached, &ProgressDisplay::new(is_json)).await,
+        Some(id) => Box::pin(follow_planned(&driver, id, request.is_detached, &ProgressDisplay::new(is_json))).await,
         None => {
             let mut out = io::stdout().lock();
             match is_json {

@@ -15,14 +15,13 @@ use super::status::{Status, StatusOptions, status};
 use super::units;
 use crate::catalog::hex;
 use crate::shard_key::{Key, KeyDatum};
-use crate::shardmap::{Bound, Group, GroupId, MapSnapshot, MoveOptions, Store};
+use crate::shardmap::{Bound, Emptied, Group, GroupId, MapSnapshot, MoveOptions, Store};
 
 #[derive(Clone, Debug)]
 pub struct PlanOptions {
     pub cost: Cost,
     pub threshold: f64,
-    /// The shard that is to be emptied.
-    pub drained: Option<String>,
+    pub emptied: Option<Emptied>,
     /// Only of this colocation group.
     pub group: Option<GroupId>,
     pub deadline: std::time::Duration,
@@ -102,15 +101,19 @@ pub(super) async fn made_now(map_url: &str, options: &PlanOptions) -> Result<Pla
 }
 
 fn make(status: &Status, map: &MapSnapshot, estimates: &Estimates, options: &PlanOptions) -> Result<Plan, RebalanceError> {
-    if let Some(drained) = &options.drained
-        && !status.shards.iter().any(|shard| shard.name == *drained)
+    if let Some(Emptied::Shard(named) | Emptied::AllBut(named)) = &options.emptied
+        && !status.shards.iter().any(|shard| shard.name == *named)
     {
-        return Err(RebalanceError::Refused(format!("there is no shard \"{drained}\"")));
+        return Err(RebalanceError::Refused(format!("there is no shard \"{named}\"")));
     }
     if let Some(away) = status.shards.iter().find(|shard| !shard.is_reachable) {
         return Err(RebalanceError::Refused(format!("shard \"{}\" does not answer; its sizes are not known", away.name)));
     }
-    let is_drained = |name: &str| options.drained.as_deref() == Some(name);
+    let is_drained = |name: &str| match &options.emptied {
+        None => false,
+        Some(Emptied::Shard(emptied)) => name == emptied,
+        Some(Emptied::AllBut(kept)) => name != kept,
+    };
     let shards: Vec<PlannedShard> = status
         .shards
         .iter()

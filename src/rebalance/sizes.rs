@@ -46,10 +46,7 @@ struct SizeRow {
 
 /// Not bounded: the caller is. Cancel safe.
 pub(super) async fn read(shard: &RegisteredShard, cluster: &Cluster, is_exact: bool) -> Result<ShardSizes, RebalanceError> {
-    let mut reader = Reader::open(&format!("shard \"{}\"", shard.name), &shard.url).await?;
-    if let Some(identity) = &shard.identity {
-        reader.check_identity(identity).await?;
-    }
+    let mut reader = Reader::open_shard(shard).await?;
     let tables = &cluster.tables;
     let mut sizes = match sizes(&mut reader, cluster, is_exact && cluster.layout.is_none()).await {
         Ok(sizes) => sizes,

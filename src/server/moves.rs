@@ -42,7 +42,7 @@ async fn rebalanced(map_url: String, wanted: Rebalancing) -> Result<Vec<Started>
         By::Count => Cost::Count,
     };
     let options =
-        PlanOptions { cost, threshold: wanted.threshold, drained: wanted.drain, group: wanted.group, deadline: SIZES_DEADLINE };
+        PlanOptions { cost, threshold: wanted.threshold, emptied: wanted.emptied, group: wanted.group, deadline: SIZES_DEADLINE };
     let planned = Box::pin(in_sql::rebalance(&map_url, (!wanted.is_dry_run).then_some(wanted.actor.as_str()), &options))
         .await
         .map_err(|error| told(&error))?;

@@ -203,6 +203,7 @@ impl Session {
         };
         let route = match found {
             Ok(route) => route,
+            Err(refusal) if self.is_hinted(statement) => return Err(refusal),
             Err(refusal) => self.route_staged(refusal, statement, inputs)?,
         };
         if route.shard() == Some(MAP_DATABASE) {
@@ -234,7 +235,7 @@ impl Session {
         }
         if let Some(reach) = self.hinted(statement)? {
             super::sequences::restarts::check_not_alone(&statement.command)?;
-            return self.admit(statement, reach).await;
+            return Box::pin(self.route_hinted(statement, reach, inputs)).await;
         }
         if cursor::concerns(&statement.command)
             && let Some(shard) = Box::pin(self.cursor_shard(&statement.command)).await?
@@ -250,7 +251,7 @@ impl Session {
         let reach = match &statement.scope {
             Scope::Map => return Ok(Route::Shard(self.unsharded(statement, [MAP_DATABASE])?)),
             Scope::Proxy(rows) => {
-                Box::pin(self.publish_rows(rows, inputs)).await?;
+                Box::pin(self.publish_rows(statement, rows, inputs)).await?;
                 return Ok(Route::Shard(self.unsharded(statement, [MAP_DATABASE])?));
             }
             Scope::Refused(refusal) => return Err(refusal.clone().into()),
@@ -475,19 +476,6 @@ impl Session {
         ))
     }
 
-    /// `SET shardgate.shard`, or the comment in the text.
-    pub(super) fn hinted(&self, statement: &Analysis) -> Result<Option<Reach>, PgError> {
-        let Some(name) = statement.shard_hint.as_deref().or_else(|| self.effective("shardgate.shard")) else { return Ok(None) };
-        if name.is_empty() {
-            return Ok(None);
-        }
-        Reach::named(name, self.gateway.map.load().snapshot()).map(Some).ok_or_else(|| {
-            PgError::new(SqlState::NO_SUCH_SHARD, format!("there is no shard \"{name}\""))
-                .with_detail("It is named by the routing hint of this statement or by the setting shardgate.shard.")
-                .with_hint("SELECT name FROM shardgate.shards lists them; RESET shardgate.shard ends the hint.")
-        })
-    }
-
     async fn route_home(&mut self, statement: &Analysis) -> Result<Route, Failure> {
         let home = self.home()?.id;
         // Heard from every shard, it goes where the transaction can commit with it.
@@ -547,7 +535,7 @@ impl Session {
     }
 
     /// May this shard join the transaction?
-    async fn admit(&mut self, statement: &Analysis, reach: Reach) -> Result<Route, Failure> {
+    pub(super) async fn admit(&mut self, statement: &Analysis, reach: Reach) -> Result<Route, Failure> {
         let shard = reach.single().ok_or_else(|| PgError::internal("several shards as one"))?;
         self.admit_on(statement, shard).await?;
         Ok(Route::Shard(reach))

@@ -245,6 +245,29 @@ impl Store {
         tables: &[NewShardedTable<'_>],
         group: &GroupOfTables<'_>,
     ) -> Result<GroupId, StoreError> {
+        const SQL: &str = "SELECT shardgate_map.distribute_tables($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+        self.declare_sharded(SQL, (planned, actor), tables, group).await
+    }
+
+    /// Sharded tables whose partitions all lie on the home shard get another key, or another group, whose partitions lie there, too.
+    pub async fn redistribute_tables(
+        &self,
+        planned: Planned,
+        actor: &str,
+        tables: &[NewShardedTable<'_>],
+        group: &GroupOfTables<'_>,
+    ) -> Result<GroupId, StoreError> {
+        const SQL: &str = "SELECT shardgate_map.redistribute_tables($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+        self.declare_sharded(SQL, (planned, actor), tables, group).await
+    }
+
+    async fn declare_sharded(
+        &self,
+        sql: &'static str,
+        (planned, actor): (Planned, &str),
+        tables: &[NewShardedTable<'_>],
+        group: &GroupOfTables<'_>,
+    ) -> Result<GroupId, StoreError> {
         let (colocated, partitions, default_shard) = match &group.placement {
             Placement::Colocated(group) => (Some(group.0), None, None),
             Placement::Partitions { partitions, default_shard } => (None, Some(partitions), default_shard.as_deref()),
@@ -261,7 +284,7 @@ impl Store {
             json!({ "schema": table.schema, "name": table.name, "key": key, "key_text": table.key_text })
         };
         let tables: Vec<serde_json::Value> = tables.iter().map(table).collect();
-        let query = sqlx::query("SELECT shardgate_map.distribute_tables($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)")
+        let query = sqlx::query(sql)
             .bind(Json(planned.to_stored()))
             .bind(actor)
             .bind(Json(tables))

@@ -72,7 +72,7 @@ pub use model::{
 pub use moves::{
     Asked, CUTOVER_LEASE, DEFAULT_GRACE_MS, DRIVER_LEASE, Move, MoveId, MoveOptions, MoveState, PastMove, Progress, Term,
 };
-pub use placement::{NewPartition, hash_slices, spread};
+pub use placement::{Emptied, NewPartition, hash_slices, spread};
 pub use primary::{NotPrimary, Pledge, Primary, PrimaryServer, primary_changes};
 pub use proxies::{ProxiesSeen, ProxyBehind, Silent};
 pub use sequences::{NewSequence, NumberBlock, SequencePlace, SequenceState};

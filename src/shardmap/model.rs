@@ -195,6 +195,16 @@ pub struct Table {
     pub kind: TableKind,
 }
 
+impl Table {
+    /// `None`: of a reference table.
+    pub fn group(&self) -> Option<GroupId> {
+        match self.kind {
+            TableKind::Sharded { group, .. } => Some(group),
+            TableKind::Reference => None,
+        }
+    }
+}
+
 /// What `declare_function` says of a function that cannot be proven.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeclaredFunction {

@@ -13,6 +13,15 @@ pub struct NewPartition {
     pub shard: String,
 }
 
+/// Which shards give away what they have of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Emptied {
+    /// This one.
+    Shard(String),
+    /// All others: everything goes to this one.
+    AllBut(String),
+}
+
 /// The bounds of `count` slices of the hash space that differ by at most one in size. `count` of 0 gives none.
 pub fn hash_slices(count: u32) -> Vec<Option<Bound>> {
     let low = |slice: u32| {

@@ -3,6 +3,7 @@
 pub mod analysis;
 pub mod body;
 mod cache;
+mod called;
 mod context;
 pub mod copies_locked;
 pub mod copies_named;

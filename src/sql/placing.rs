@@ -105,7 +105,7 @@ pub fn seen_twice(mut placement: Placement, named: &BTreeSet<Name>, source: Sour
     let refusal = PgError::unsupported(
         "the statement is not routed by its shard key",
         format!("Two readings of it differ: {reason}."),
-        "Write it more plainly, or set shardgate.shard to send it to one shard unchanged.",
+        "Write it more plainly, or, if it only reads, set shardgate.shard to send it to one shard unchanged.",
     );
     placement.scope = if placement.effect == Effect::Write {
         Scope::Refused(refusal)

@@ -187,6 +187,7 @@ fn place_select(select: &nodes::SelectStmt, source: Source<'_>, context: &Contex
         reader.note_numbers(Numbers::Drawn);
     }
     reader.moves_clocks = clock::is_movable(source.text.get(source.start..source.end).unwrap_or_default(), Some(context));
+    reader.may_declare = shardgate_call::is_only_source(select);
     let merge = reader.outermost(select)?;
     let named = std::mem::take(&mut reader.named);
     let placement = placing::finish(reader, Command::Query(QueryKind::Select), merge);
@@ -226,10 +227,16 @@ fn place_explain(explain: &nodes::ExplainStmt, source: Source<'_>, context: &Con
 }
 
 /// A query whose rows something else takes: what the session answers by itself is not one.
-fn of_rows(mut inner: Placement) -> Placement {
+fn of_rows(mut inner: Placement) -> Result<Placement, PgError> {
     match &inner.command {
         Command::SetConfig(_) => inner.session_calls.push(SessionCall::SetConfig),
-        Command::Query(_) => {}
+        Command::Query(_) => {
+            if let Scope::Proxy(rows) = &inner.scope
+                && let Some(call) = shardgate_call::declaration_among(rows)
+            {
+                return Err(shardgate_call::not_alone(&call.function));
+            }
+        }
         _ => {
             inner.scope = Scope::Refused(PgError::unsupported(
                 "this function is not supported in COPY or a cursor",
@@ -238,7 +245,7 @@ fn of_rows(mut inner: Placement) -> Placement {
             ));
         }
     }
-    inner
+    Ok(inner)
 }
 
 fn place_cursor(cursor: &nodes::DeclareCursorStmt, source: Source<'_>, context: &Context) -> Result<Placement, PgError> {
@@ -246,7 +253,7 @@ fn place_cursor(cursor: &nodes::DeclareCursorStmt, source: Source<'_>, context: 
     const SCROLL: i32 = 0x0002;
     const NO_SCROLL: i32 = 0x0004;
     const HOLD: i32 = 0x0020;
-    let inner = of_rows(place(cursor.query(), source, context)?);
+    let inner = of_rows(place(cursor.query(), source, context)?)?;
     let scroll = match cursor.options {
         options if options & SCROLL != 0 => Scroll::Yes,
         options if options & NO_SCROLL != 0 => Scroll::No,
@@ -280,7 +287,7 @@ fn place_copy(copy: &nodes::CopyStmt, source: Source<'_>, context: &Context) -> 
         if copy.is_from { "Insert the rows, or copy those of one shard at a time." } else { "Use SELECT instead." },
     );
     let Some(relation) = copy.relation() else {
-        let mut inner = of_rows(place(copy.query(), source, context)?);
+        let mut inner = of_rows(place(copy.query(), source, context)?)?;
         inner.command = Command::Copy(direction);
         inner.merge = Err(refusal);
         return Ok(inner);

@@ -57,7 +57,7 @@ impl Fixture {
         oid
     }
 
-    /// A function in SQL or another language.
+    /// A function in SQL or another language, of any arguments.
     pub(super) fn function(&mut self, name: &str, volatility: char, language: &str, body: &str) -> Oid {
         let (schema, name) = name.split_once('.').unwrap_or(("public", name));
         let oid = FIRST_FUNCTION + Oid::try_from(self.catalog.functions.len()).expect("few functions");
@@ -67,6 +67,9 @@ impl Fixture {
             name: name.to_owned(),
             argument_count: 0,
             argument_types: Vec::new(),
+            default_count: 0,
+            is_variadic: true,
+            built_in: Vec::new(),
             takes_row: false,
             returns_set: false,
             language: language.to_owned(),
@@ -237,6 +240,24 @@ pub(super) fn library() -> Fixture {
     let domain =
         Type { oid: DOMAIN, schema: "public".to_owned(), name: "d8".to_owned(), kind: 'd', base: oid::INT8, default: None };
     fixture.catalog.types.insert(DOMAIN, domain);
+    for name in [
+        "bool",
+        "int2",
+        "int4",
+        "int8",
+        "numeric",
+        "float8",
+        "text",
+        "varchar",
+        "bpchar",
+        "date",
+        "timestamp",
+        "timestamptz",
+        "uuid",
+    ] {
+        let (oid, schema) = (type_oid(name), "pg_catalog".to_owned());
+        fixture.catalog.types.insert(oid, Type { oid, schema, name: name.to_owned(), kind: 'b', base: 0, default: None });
+    }
     tables(&mut fixture);
     views(&mut fixture);
     functions(&mut fixture);

@@ -124,4 +124,79 @@ async fn functions_that_return_rows_are_selected_from() {
         let error = client.simple_query(text).await.expect_err(text);
         assert_eq!(error.code().map(tokio_postgres::error::SqlState::code), Some(code), "{text}: {error:?}");
     }
+    what_changes_the_map_is_selected_from(&client, &cluster).await;
+    both_know_the_same_functions(&client, &cluster).await;
+}
+
+/// It is called once, before the statement, and only where nothing else is wrong with that.
+async fn what_changes_the_map_is_selected_from(client: &tokio_postgres::Client, cluster: &Cluster) {
+    let map = cluster.connect_map().await;
+    for statement in ["CREATE TABLE l (k text PRIMARY KEY)", "SELECT shardgate.distribute_table('l', 'k', 'lookup')"] {
+        client.batch_execute(statement).await.expect(statement);
+    }
+    let mapped = async |key: &str| {
+        let sql = "SELECT partition_id FROM shardgate.lookup_keys WHERE key = $1";
+        map.query_opt(sql, &[&key]).await.expect(sql).map(|row| row.get::<_, i32>(0))
+    };
+    let numbers = client.query("SELECT u FROM shardgate.unique_id() AS u WHERE u > 0", &[]).await.expect("an id");
+    assert_eq!(numbers.len(), 1);
+    let call = |key: &str, name: &str| format!("shardgate.map_key('l', '{key}', 'shard1') AS {name}");
+    let text = format!("SELECT p FROM {} WHERE p > 0 ORDER BY 1 LIMIT 1", call("a", "p"));
+    let rows = client.query(&text, &[]).await.expect(&text);
+    assert_eq!(rows.first().map(|row| row.get::<_, i32>(0)), mapped("a").await);
+    assert!(mapped("a").await.is_some());
+    let text = format!("SELECT m.p + 0 AS sum FROM {} WHERE m.p IS NOT NULL", call("b", "m (p)"));
+    let rows = client.simple_query(&text).await.expect(&text);
+    assert!(rows.iter().any(|row| matches!(row, tokio_postgres::SimpleQueryMessage::Row(_))) && mapped("b").await.is_some());
+    // None of its rows, but it was called.
+    let none = format!("SELECT 1 FROM {} WHERE p < 0", call("c", "p"));
+    assert!(client.query(&none, &[]).await.expect(&none).is_empty() && mapped("c").await.is_some());
+    let key = "SELECT p FROM shardgate.map_key('l', $1, shard => $2) AS p WHERE p <> $3";
+    assert_eq!(client.query(key, &[&"d", &"shard0", &0]).await.expect(key).len(), 1);
+    assert!(mapped("d").await.is_some());
+    let dry = "SELECT count(*) FROM shardgate.rebalance(dry_run => true, \"by\" => 'count') r WHERE r.move_id IS NULL";
+    client.query_one(dry, &[]).await.expect(dry);
+    for (text, code) in [
+        (format!("SELECT nothing FROM {}", call("z", "p")), "42703"),
+        (format!("SELECT p.map_key FROM {}", call("z", "p")), "0A000"),
+        (format!("SELECT p FROM {}, shardgate.shards", call("z", "p")), "0A000"),
+        (format!("SELECT (SELECT p FROM {})", call("z", "p")), "0A000"),
+        (format!("WITH w AS (SELECT p FROM {}) SELECT p FROM w", call("z", "p")), "0A000"),
+        (format!("SELECT p FROM {} UNION SELECT 1", call("z", "p")), "0A000"),
+        (format!("SELECT p, (SELECT q FROM {}) FROM {}", call("z", "q"), call("z", "p")), "0A000"),
+        (format!("COPY (SELECT p FROM {}) TO STDOUT", call("z", "p")), "0A000"),
+        (format!("DECLARE c CURSOR WITH HOLD FOR SELECT p FROM {}", call("z", "p")), "0A000"),
+        (format!("EXPLAIN ANALYZE SELECT p FROM {}", call("z", "p")), "0A000"),
+        (format!("CREATE TABLE made AS SELECT p FROM {}", call("z", "p")), "0A000"),
+        (format!("INSERT INTO t SELECT p FROM {}", call("z", "p")), "0A000"),
+        (format!("INSERT INTO t VALUES ((SELECT p FROM {}))", call("z", "p")), "0A000"),
+        (format!("BEGIN; SELECT p FROM {}", call("z", "p")), "25001"),
+        ("ROLLBACK; SELECT p FROM shardgate.map_key('l', 'z', 'nowhere') AS p".to_owned(), "42704"),
+    ] {
+        let error = client.simple_query(&text).await.expect_err(&text);
+        assert_eq!(error.code().map(tokio_postgres::error::SqlState::code), Some(code), "{text}: {error:?}");
+        assert_eq!(mapped("z").await, None, "{text}");
+    }
+    client.batch_execute(&format!("EXPLAIN SELECT p FROM {}", call("z", "p"))).await.expect("what would be done");
+    assert_eq!(mapped("z").await, None);
+}
+
+/// What may be selected from has the parameters in the map database that the proxy knows.
+async fn both_know_the_same_functions(client: &tokio_postgres::Client, cluster: &Cluster) {
+    let sql = "SELECT proname::text, pg_get_function_arguments(oid) FROM pg_proc WHERE pronamespace = 'shardgate'::regnamespace \
+               AND prokind = 'f'";
+    let there = cluster.connect_map().await.query(sql, &[]).await.expect(sql);
+    let mut known = 0;
+    for row in there {
+        let (name, arguments): (String, String) = (row.get(0), row.get(1));
+        let types = ["::text[]", "::text", "::double precision", "::integer", "::boolean", "::jsonb"];
+        let arguments = types.iter().fold(arguments, |arguments, of_type| arguments.replace(of_type, ""));
+        let arguments = arguments.split(", OUT ").next().unwrap_or_default().to_owned();
+        let wrong = format!("SELECT shardgate.{name}(nothing => 1)");
+        let error = client.simple_query(&wrong).await.expect_err(&wrong);
+        let hint = error.as_db_error().and_then(|error| error.hint()).unwrap_or_default().to_owned();
+        assert_eq!(hint, format!("The function is shardgate.{name}({arguments})."));
+        known += 1;
+    }
+    assert_eq!(known, 14);
 }

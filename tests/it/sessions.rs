@@ -4,6 +4,7 @@
 //! Cases of one file share a cluster and a proxy, since starting them costs more than most cases.
 
 mod abandoned;
+mod adopted;
 mod altered;
 mod answers;
 mod bodies;

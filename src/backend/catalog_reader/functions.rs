@@ -9,13 +9,15 @@ use super::rows::Rows;
 use super::{CatalogError, NamedRow, insert_named, letter, oid, oids};
 use crate::catalog::{Catalog, Conversion, Function, ObjectName, Oid, Type};
 
-pub(super) const QUERIES: [(&str, &str); 6] = [
+pub(super) const QUERIES: [(&str, &str); 8] = [
     ("functions", FUNCTIONS),
     ("operators", OPERATORS),
     ("types", TYPES),
     ("type_functions", TYPE_FUNCTIONS),
     ("type_parts", TYPE_PARTS),
     ("conversions", CONVERSIONS),
+    ("equalities", EQUALITIES),
+    ("implicit_casts", IMPLICIT_CASTS),
 ];
 
 /// What the catalogue does not say of functions.
@@ -40,6 +42,8 @@ pub(super) fn add(
     let wholes = wholes(rows.take("type_parts")?)?;
     add_type_functions(rows.take("type_functions")?, catalog, &wholes)?;
     add_conversions(rows.take("conversions")?, catalog, &wholes)?;
+    add_equalities(rows.take("equalities")?, catalog)?;
+    add_implicit_casts(rows.take("implicit_casts")?, catalog)?;
     catalog.function_dependencies.clone_from(&notes.calls);
     add_functions_of_arguments(catalog);
     Ok(())
@@ -53,6 +57,9 @@ struct FunctionRow {
     signature: String,
     argument_count: i16,
     argument_types: Vec<i64>,
+    default_count: i16,
+    is_variadic: bool,
+    built_in: Vec<Vec<i64>>,
     takes_row: bool,
     returns_set: bool,
     language: String,
@@ -75,6 +82,10 @@ SELECT p.oid::int8 AS oid, n.nspname::text AS schema, p.proname::text AS name,
        p.pronargs AS argument_count,
        ARRAY(SELECT a.type::int8 FROM unnest(p.proargtypes) WITH ORDINALITY a (type, place)
              WHERE p.prokind <> 'p' OR p.proallargtypes IS NULL ORDER BY a.place) AS argument_types,
+       p.pronargdefaults AS default_count, p.provariadic <> 0 AS is_variadic,
+       coalesce((SELECT jsonb_agg(to_jsonb(ARRAY(SELECT a.type::int8 FROM unnest(b.proargtypes) WITH ORDINALITY a (type, place) ORDER BY a.place)))
+                 FROM pg_proc b WHERE b.proname = p.proname AND b.pronamespace = 'pg_catalog'::regnamespace AND b.provariadic = 0),
+                '[]') AS built_in,
        EXISTS (SELECT FROM pg_type t WHERE t.oid = p.proargtypes[0] AND t.typtype IN ('c', 'd', 'p')) AS takes_row, p.proretset AS returns_set, l.lanname::text AS language, p.provolatile::text AS volatility, p.prokind::text AS kind,
        CASE WHEN p.prosqlbody IS NULL THEN p.prosrc END AS body,
        e.is_member AS is_extension_member,
@@ -129,6 +140,9 @@ fn add_functions(
                 name: row.name,
                 argument_count: usize::try_from(row.argument_count).unwrap_or(0),
                 argument_types: oids(&row.argument_types)?,
+                default_count: usize::try_from(row.default_count).unwrap_or(0),
+                is_variadic: row.is_variadic,
+                built_in: row.built_in.iter().map(|types| oids(types)).collect::<Result<_, _>>()?,
                 takes_row: row.takes_row,
                 returns_set: row.returns_set,
                 language: row.language,
@@ -383,6 +397,46 @@ fn add_conversions(rows: Vec<ConversionRow>, catalog: &mut Catalog, wholes: &Who
         if !catalog.conversions.contains(&conversion) {
             catalog.conversions.push(conversion);
         }
+    }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct EqualityRow {
+    of: i64,
+    schema: String,
+}
+
+const EQUALITIES: &str = "
+SELECT o.oprleft::int8 AS of, n.nspname::text AS schema
+FROM pg_operator o JOIN pg_namespace n ON n.oid = o.oprnamespace JOIN pg_proc p ON p.oid = o.oprcode
+JOIN pg_type t ON t.oid = o.oprleft JOIN pg_proc i ON i.oid = t.typinput
+WHERE o.oprname = '=' AND o.oprright = o.oprleft AND o.oprleft >= 16384 AND o.oprresult = 'bool'::regtype
+  AND t.typtype = 'b' AND t.typcategory <> 'A' AND p.provolatile = 'i' AND i.provolatile = 'i'
+  AND EXISTS (SELECT FROM pg_operator x WHERE x.oprname = '<>' AND x.oprnamespace = o.oprnamespace
+              AND x.oprleft = o.oprleft AND x.oprright = o.oprright)
+  AND EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_operator'::regclass AND d.objid = o.oid AND d.deptype = 'e')
+ORDER BY 1";
+
+fn add_equalities(rows: Vec<EqualityRow>, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    for row in rows {
+        catalog.extension_equalities.insert(oid(row.of)?, row.schema);
+    }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct ImplicitCastRow {
+    source: i64,
+    target: i64,
+}
+
+const IMPLICIT_CASTS: &str = "
+SELECT castsource::int8 AS source, casttarget::int8 AS target FROM pg_cast WHERE castcontext = 'i' AND oid >= 16384 ORDER BY 1, 2";
+
+fn add_implicit_casts(rows: Vec<ImplicitCastRow>, catalog: &mut Catalog) -> Result<(), CatalogError> {
+    for row in rows {
+        catalog.implicit_casts.push((oid(row.source)?, oid(row.target)?));
     }
     Ok(())
 }

@@ -108,7 +108,7 @@ pub(super) async fn run<S: CatalogSource>(
 }
 
 /// What does not belong to a unit: when it has changed, all is read.
-const WITHOUT_UNITS: [&str; 4] = ["database", "schemas", "others", "operators"];
+const WITHOUT_UNITS: [&str; 6] = ["database", "schemas", "others", "operators", "equalities", "implicit_casts"];
 
 /// Rows of several queries, by their names.
 pub(super) struct Rows(HashMap<String, Vec<Bytes>>);

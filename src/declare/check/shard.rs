@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::super::shard_connection::ShardConnection;
 use super::super::shards::read_catalog;
 use super::super::support;
-use super::{Facts, Finding, rows};
+use super::{Facts, Finding, Needs, rows};
 use crate::catalog::quoted_literal;
 use crate::error::PgError;
 
@@ -13,25 +13,25 @@ use crate::error::PgError;
 pub(super) async fn settings(
     shard: &mut ShardConnection,
     subject: &str,
-    roles: &[&str],
+    (roles, needs): (&[&str], Needs),
     found: &mut Vec<Finding>,
 ) -> Result<(), PgError> {
-    server(shard, subject, found).await?;
-    rights(shard, subject, roles, found).await?;
+    server(shard, subject, needs, found).await?;
+    rights(shard, subject, (roles, needs), found).await?;
     listed(shard, subject, found).await
 }
 
-async fn server(shard: &mut ShardConnection, subject: &str, found: &mut Vec<Finding>) -> Result<(), PgError> {
+async fn server(shard: &mut ShardConnection, subject: &str, needs: Needs, found: &mut Vec<Finding>) -> Result<(), PgError> {
     let mut add = |finding: &str, remedy: &str| found.push(Finding::new(subject, finding, remedy));
     let wal_level: String = shard.value("SHOW wal_level").await?;
-    if wal_level != "logical" {
+    if needs.several_shards && wal_level != "logical" {
         add(
             &format!("wal_level is {wal_level}, so that partitions cannot be moved from or to it"),
             "Set wal_level = logical and restart the server.",
         );
     }
     let prepared: String = shard.value("SHOW max_prepared_transactions").await?;
-    if prepared == "0" {
+    if needs.two_phase && prepared == "0" {
         add(
             "max_prepared_transactions is 0, so that transactions cannot write here and on another shard",
             "Set it to the number of connections that proxies may have, and restart the server.",
@@ -56,11 +56,16 @@ async fn server(shard: &mut ShardConnection, subject: &str, found: &mut Vec<Find
     Ok(())
 }
 
-async fn rights(shard: &mut ShardConnection, subject: &str, roles: &[&str], found: &mut Vec<Finding>) -> Result<(), PgError> {
+async fn rights(
+    shard: &mut ShardConnection,
+    subject: &str,
+    (roles, needs): (&[&str], Needs),
+    found: &mut Vec<Finding>,
+) -> Result<(), PgError> {
     let mut add = |finding: String, remedy: &str| found.push(Finding::new(subject, finding, remedy));
     let user: String = shard.value("SELECT current_user::text").await?;
     let can_replicate: bool = shard.value("SELECT rolsuper OR rolreplication FROM pg_roles WHERE rolname = current_user").await?;
-    if !can_replicate {
+    if needs.several_shards && !can_replicate {
         add(
             format!("user \"{user}\" may not replicate, so that partitions cannot be moved from it"),
             "Name a role that may, which moves alone use: SELECT shardgate.alter_shard('name', replication_url => 'postgres://…').",
@@ -69,7 +74,7 @@ async fn rights(shard: &mut ShardConnection, subject: &str, roles: &[&str], foun
     // The owner of a table is not kept from its rows, unless that is forced.
     let hidden = "SELECT EXISTS (SELECT FROM pg_class WHERE relkind IN ('r', 'p') AND relrowsecurity AND row_security_active(oid))";
     let is_kept_from_rows: bool = shard.value(hidden).await?;
-    if is_kept_from_rows {
+    if needs.several_shards && is_kept_from_rows {
         add(
             format!("user \"{user}\" does not see all rows of tables with row level security, so that copies would lack some"),
             "Let the shard's url name the owner of these tables, and applications log in with roles of their own (auth.backend_user = \"client\").",
@@ -80,7 +85,7 @@ async fn rights(shard: &mut ShardConnection, subject: &str, roles: &[&str], foun
         add(format!("user \"{user}\" may not create schemas and publications"), "GRANT CREATE ON DATABASE … TO that user.");
     }
     let has_role: bool = shard.value("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = 'shardgate_2pc')").await?;
-    if !has_role {
+    if needs.two_phase && !has_role {
         add(
             "role \"shardgate_2pc\" is missing, so that transactions cannot write here and on another shard".to_owned(),
             "CREATE ROLE shardgate_2pc NOLOGIN, and grant it to the user of the shard's url and to every client role.",
@@ -88,17 +93,25 @@ async fn rights(shard: &mut ShardConnection, subject: &str, roles: &[&str], foun
         return Ok(());
     }
     for role in std::iter::once(user.as_str()).chain(roles.iter().copied()) {
-        role_rights(shard, subject, role, found).await?;
+        role_rights(shard, subject, (role, needs), found).await?;
     }
     Ok(())
 }
 
-async fn role_rights(shard: &mut ShardConnection, subject: &str, role: &str, found: &mut Vec<Finding>) -> Result<(), PgError> {
+async fn role_rights(
+    shard: &mut ShardConnection,
+    subject: &str,
+    (role, needs): (&str, Needs),
+    found: &mut Vec<Finding>,
+) -> Result<(), PgError> {
     let name = quoted_literal(role);
-    // One row in any case: of no role, null.
-    let is_member: Option<bool> = shard
-        .value(&format!("SELECT (SELECT pg_has_role(oid, 'shardgate_2pc', 'MEMBER') FROM pg_roles WHERE rolname = {name})"))
-        .await?;
+    // One row in any case: of no role, null. Whether the role is a member counts where there is something to be a member of.
+    let membership = match needs.two_phase {
+        true => "pg_has_role(oid, 'shardgate_2pc', 'MEMBER')",
+        false => "true",
+    };
+    let is_member: Option<bool> =
+        shard.value(&format!("SELECT (SELECT {membership} FROM pg_roles WHERE rolname = {name})")).await?;
     match is_member {
         Some(true) => {}
         Some(false) => found.push(Finding::new(
@@ -119,7 +132,7 @@ async fn role_rights(shard: &mut ShardConnection, subject: &str, role: &str, fou
             "SELECT (SELECT has_database_privilege(oid, current_database(), 'TEMP') FROM pg_roles WHERE rolname = {name})"
         ))
         .await?;
-    if may_use_temporary == Some(false) {
+    if needs.several_shards && may_use_temporary == Some(false) {
         found.push(Finding::new(
             subject,
             format!("role \"{role}\" may not create temporary tables"),

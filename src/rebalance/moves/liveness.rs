@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgConnection;
 use tokio::time::{sleep, timeout};
@@ -95,17 +96,19 @@ impl Backend {
 
 /// `None`: the connection was lost meanwhile, or the shard has another primary, and takes nothing any more. Without a backend it is not
 /// looked at.
-pub(super) async fn unless_lost<T>(
-    (backend, pledge): (Option<&Backend>, Option<&Pledge>),
-    answer: impl Future<Output = T>,
-) -> Option<T> {
-    let Some(backend) = backend else { return Some(answer.await) };
-    tokio::select! {
-        biased;
-        answer = answer => Some(answer),
-        () = primary_changes(pledge) => None,
-        () = backend.until_lost() => None,
-    }
+pub(super) fn unless_lost<'a, T>(
+    (backend, pledge): (Option<&'a Backend>, Option<&'a Pledge>),
+    answer: impl Future<Output = T> + Send + 'a,
+) -> BoxFuture<'a, Option<T>> {
+    Box::pin(async move {
+        let Some(backend) = backend else { return Some(answer.await) };
+        tokio::select! {
+            biased;
+            answer = answer => Some(answer),
+            () = primary_changes(pledge) => None,
+            () = backend.until_lost() => None,
+        }
+    })
 }
 
 /// Where statements are held until this is done. Whoever does not answer is asked by new connections in the next turn, which takes a

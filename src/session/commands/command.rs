@@ -22,6 +22,7 @@ use crate::session::{Failure, Session, SessionEnd};
 use crate::shard_key::oid;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Discard, Isolation, Scope, ShardgateCall, TransactionModes};
+use crate::sql::utility::shardgate_call::is_declaration;
 use crate::telemetry::RouteKind;
 use crate::wire::{self, FieldDescription, originate, shard_tag};
 
@@ -656,7 +657,7 @@ impl Session {
 
     /// A declaration works on connections of its own and waits for statements under the old map: it would wait for this
     /// session's own transaction. Of several statements in one Query, those before it are committed.
-    async fn leave_transaction(&mut self, function: &str) -> Result<(), Failure> {
+    pub(super) async fn leave_transaction(&mut self, function: &str) -> Result<(), Failure> {
         if self.batch.is_implicit {
             self.commit_everywhere().await?;
             self.batch.is_implicit = false;
@@ -673,7 +674,7 @@ impl Session {
     }
 
     async fn shardgate_call(&mut self, call: &ShardgateCall, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
-        let is_query = declare::is_query(&call.function);
+        let is_query = !is_declaration(&call.function);
         if !is_query {
             self.leave_transaction(&call.function).await?;
         }

@@ -33,7 +33,7 @@ use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Effect, ExplainFormat, Scope};
 use crate::sql::gather::Source;
 use crate::sql::rewrite::blanks::in_its_place;
-
+use crate::sql::utility::shardgate_call::declaration_among;
 use crate::wire::{self, FRAME_HEADER_BYTES, FieldDescription, originate, shard_tag};
 
 /// A statement's EXPLAIN, taken apart.
@@ -175,7 +175,8 @@ impl Session {
         if why.is_empty() {
             why.push("The statement names no sharded table.".to_owned());
         }
-        if is_own(&inner.command) && !is_temporary(inner) {
+        let declares = matches!(&inner.scope, Scope::Proxy(rows) if declaration_among(rows).is_some());
+        if declares || is_own(&inner.command) && !is_temporary(inner) {
             check_own(inner, is_analyze)?;
             return Ok((Head::new("local", why), None, Vec::new()));
         }
@@ -229,7 +230,7 @@ impl Session {
             Ok(Route::Gather(gathering)) => {
                 let shards: Vec<String> = gathering.reach.shards().iter().map(|shard| self.shard_name(*shard)).collect();
                 let home = self.home()?.name.clone();
-                let staying = Box::pin(self.staying(&gathering, alone, &|_| None)).await?;
+                let staying = Box::pin(self.staying(&gathering, alone, &|_, _| None)).await?;
                 let recipe = staying.as_ref().unwrap_or(&gathering.recipe);
                 let inputs = &recipe.inputs;
                 let own = inputs.iter().filter(|input| input.source != Source::Shards).map(|input| (home.clone(), input.shown()));

@@ -125,6 +125,7 @@ impl Session {
         if let Some((text, answers)) = Box::pin(self.changed_execution(analysis, &execution, &types)).await? {
             return self.run_with_constants(&text, &answers, bind).await;
         }
+        self.allow_declaration(&analysis.scope, b"")?;
         match self.route(analysis, &inputs).await {
             Ok(Route::Shard(reach)) => self.execute_on_shard(&reach, analysis, &execution).await,
             Ok(Route::Scatter(reach)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {

@@ -18,13 +18,41 @@ use crate::routing::Inputs;
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::{Failure, Session};
 use crate::shard_key::{Format, oid};
-use crate::sql::analysis::{ArgumentValue, ProxyRows, ShardgateCall};
+use crate::sql::analysis::{Analysis, ArgumentValue, ProxyRows, Scope, ShardgateCall};
+use crate::sql::utility::shardgate_call::{declaration_among, not_alone};
 use crate::wire::{Bind, FieldDescription};
 
 impl Session {
-    /// Gives the map database's connection what the statement reads of this proxy.
-    pub(in crate::session) async fn publish_rows(&mut self, wanted: &ProxyRows, inputs: &Inputs<'_>) -> Result<(), Failure> {
+    /// What is routed next is what the client runs, and no part of it. A named portal may be executed later, or never, and the call is made
+    /// when it is bound.
+    pub(in crate::session) fn allow_declaration(&mut self, scope: &Scope, portal: &[u8]) -> Result<(), PgError> {
+        let Scope::Proxy(rows) = scope else { return Ok(()) };
+        if let (Some(call), false) = (declaration_among(rows), portal.is_empty()) {
+            return Err(not_alone(&call.function));
+        }
+        self.batch.may_declare = true;
+        Ok(())
+    }
+
+    /// Gives the map database's connection what the statement reads of this proxy. Calls that it selects from are made now.
+    pub(in crate::session) async fn publish_rows(
+        &mut self,
+        statement: &Analysis,
+        wanted: &ProxyRows,
+        inputs: &Inputs<'_>,
+    ) -> Result<(), Failure> {
+        let may_declare = std::mem::take(&mut self.batch.may_declare);
+        let declaration = declaration_among(wanted);
+        if let Some(call) = declaration {
+            if !may_declare {
+                return Err(not_alone(&call.function).into());
+            }
+            self.check_declaration(statement, call, inputs.text()).await?;
+        }
         let mut settings = Box::pin(self.answers_of(&wanted.calls, inputs)).await?;
+        if declaration.is_some() {
+            self.gateway.refresh_catalog().await?;
+        }
         for relation in &wanted.relations {
             let rows = match relation.as_str() {
                 "pools" => self.gateway.pool_rows(),
@@ -52,6 +80,17 @@ impl Session {
                 .map_err(|error| crate::session::settings::setting::refused("map", error))?;
         }
         Ok(())
+    }
+
+    /// A statement that selects from a call that changes the map: whatever else may be wrong with it is heard before the call is made.
+    async fn check_declaration(&mut self, statement: &Analysis, call: &ShardgateCall, text: &str) -> Result<(), Failure> {
+        self.check_text_for_map(text)?;
+        if statement.parameter_count == 0 {
+            let alone = text.get(statement.start..statement.end).unwrap_or(text);
+            let prepared = self.prepare(alone.as_bytes(), Box::default()).await?;
+            Box::pin(self.describe(&prepared)).await?;
+        }
+        self.leave_transaction(&call.function).await
     }
 
     pub(super) async fn call_declared(&mut self, call: declare::Call) -> Result<declare::Answer, PgError> {

@@ -42,6 +42,8 @@ pub(in crate::session) struct Batch {
     pub unproven: Vec<(Bytes, StatementId)>,
     /// Shards have been asked for the columns of these.
     pub unheard: Vec<Arc<Statement>>,
+    /// What is routed now is what the client runs, and no part of it: it may select from a call that changes the map.
+    pub may_declare: bool,
     /// A COPY has swallowed the Sync that came with it; the next one counts.
     pub is_sync_swallowed: bool,
     /// The open transaction was begun by the proxy for the statements of one Query.
@@ -319,6 +321,7 @@ impl Session {
         let described = self.parameter_types(&statement, bind).await?;
         let types = described.as_ref().map_or(&*statement.key.types, |description| &description.parameter_types);
         let inputs = Inputs::bound(statement.text(), &statement.literals, bind, types);
+        self.allow_declaration(&analysis.scope, &portal)?;
         let route = match self.route(analysis, &inputs).await {
             Ok(route) => route,
             Err(failure) => {

@@ -17,7 +17,7 @@ use crate::session::route::{Route, Turns};
 use crate::session::sequences::numbers::with_position;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::sql::Read;
-use crate::sql::analysis::{Analysis, Command, Effect, Numbers, TransactionModes};
+use crate::sql::analysis::{Analysis, Command, Effect, Numbers, Scope, TransactionModes};
 use crate::sql::parse::lexer::Literals;
 use crate::telemetry::RouteKind;
 use crate::wire::{originate, query, shard_tag};
@@ -132,6 +132,7 @@ impl Session {
             return Box::pin(self.run_numbered(statement, text, read)).await;
         }
         let inputs = Inputs::literals(text, &read.literals);
+        self.allow_declaration(&statement.scope, b"")?;
         let route = self.route(statement, &inputs).await;
         match self.counted(route) {
             Ok(Route::Shard(reach)) => self.run_on_shard(&reach, statement, text).await,
@@ -293,6 +294,8 @@ impl Session {
     async fn common_reach(&mut self, statements: &[Analysis], inputs: &Inputs<'_>) -> Result<Option<Reach>, Failure> {
         let is_plain = |statement: &Analysis| {
             matches!(statement.command, Command::Query(_))
+                // What it reads of the proxy is given for each by itself.
+                && !matches!(statement.scope, Scope::Proxy(_))
                 && statement.numbers == Numbers::None
                 && statement.effects.as_ref().is_none_or(|effects| effects.settings.is_nothing() && effects.kept.is_empty())
         };

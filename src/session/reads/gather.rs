@@ -201,10 +201,15 @@ impl Session {
             Then::Answer | Then::Keep(_) => columns,
         };
         let types = &description.parameter_types;
-        let value = |number: u16| {
+        let catalog = Arc::clone(&self.context.catalog);
+        let value = |number: u16, wanted: Option<u32>| {
             let index = usize::from(number).checked_sub(1)?;
             let (format, value) = asked.bind.parameter(index)?;
-            parameter::as_sql(*types.get(index)?, format, value)
+            let own = *types.get(index)?;
+            match wanted {
+                None => parameter::as_sql(own, format, value),
+                Some(wanted) => parameter::as_constant(own, format, value, &catalog).filter(|_| own == wanted),
+            }
         };
         let bound = |recipe: &Recipe| {
             let inputs = recipe.inputs.iter().map(|input| input.bound(&value)).collect::<Option<_>>()?;

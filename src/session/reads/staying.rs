@@ -53,7 +53,7 @@ impl Session {
         &mut self,
         gathering: &Gathering,
         text: &str,
-        value: &(dyn Fn(u16) -> Option<String> + Sync),
+        value: &(dyn Fn(u16, Option<u32>) -> Option<String> + Sync),
     ) -> Result<Option<Recipe>, Failure> {
         let scope = self.transaction_scope();
         let is_own = scope.holds_any || self.transaction.schema_change.is_some() || (scope.is_open && scope.has_snapshot);

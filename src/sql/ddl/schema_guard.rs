@@ -50,7 +50,10 @@ pub fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
 /// partitions by name: they are placed by their parent's.
 pub fn renames_distributed(node: Node<'_>, context: &Context) -> bool {
     let relation = match node {
-        Node::RenameStmt(s) if s.rename_type == nodes::ObjectType::OBJECT_TABLE => s.relation(),
+        // PostgreSQL renames a table by ALTER INDEX, too.
+        Node::RenameStmt(s) if matches!(s.rename_type, nodes::ObjectType::OBJECT_TABLE | nodes::ObjectType::OBJECT_INDEX) => {
+            s.relation()
+        }
         Node::RenameStmt(s) if s.rename_type == nodes::ObjectType::OBJECT_SCHEMA => {
             return context.map.tables.values().any(|table| Some(table.schema.as_str()) == s.subname());
         }

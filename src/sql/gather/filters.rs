@@ -1,6 +1,6 @@
 //! Conditions that can be evaluated before rows are gathered: a column compared with constants, parameters, or a column beside it.
 //!
-//! Such a comparison cannot fail, reads nothing but its row, and removes only rows that the statement would remove anyway: it
+//! Such a comparison, by operators of PostgreSQL's own or of the extension that has the column's type, cannot fail, reads nothing but its row, and removes only rows that the statement would remove anyway: it
 //! stands in a conjunction of WHERE, at the level of a table that is not on the nullable side of a join, or in the ON of a join,
 //! for the sides that this ON filters. Of a condition over several tables each gets what follows for its own rows: of `(a.x = 1
 //! AND b.y = 2) OR (a.x = 3 AND b.y = 4)` the table `a` gets `x = 1 OR x = 3`. Everything else stays where it is.
@@ -9,7 +9,7 @@ use pg_raw_parse::{Node, nodes};
 
 use super::Keys;
 use super::constants::{Value, value};
-use crate::catalog::{Column, Relation, quoted_identifier, quoted_literal};
+use crate::catalog::{Catalog, Column, Relation, quoted_identifier, quoted_literal};
 use crate::shard_key::{Oid, oid};
 use crate::sql::parse::tree;
 
@@ -80,6 +80,8 @@ pub struct ColumnName {
 pub enum Piece {
     Sql(String),
     Parameter(u16),
+    /// The same, which is of this type or the condition means another one.
+    Typed(u16, Oid),
     /// After a column: its value is among these.
     Keys(Keys),
 }
@@ -164,6 +166,29 @@ pub struct Writer<'r> {
     pub unqualified: &'r Unqualified,
     /// `date`, `timestamp` and `interval` are PostgreSQL's own types.
     pub has_plain_types: bool,
+    pub catalog: &'r Catalog,
+    /// In which operators are looked for.
+    pub search_path: &'r [String],
+}
+
+/// A column whose values are compared alike on every shard.
+struct Compared<'r> {
+    column: &'r Column,
+    /// Under domains.
+    type_oid: Oid,
+    /// Of its operators; `None`: `pg_catalog`.
+    schema: Option<&'r str>,
+}
+
+impl Compared<'_> {
+    fn name(&self) -> String {
+        quoted_identifier(&self.column.name)
+    }
+
+    fn operator(&self, operator: &str) -> String {
+        let schema = self.schema.map_or("pg_catalog".to_owned(), quoted_identifier);
+        format!("OPERATOR({schema}.{operator})")
+    }
 }
 
 impl Writer<'_> {
@@ -205,18 +230,20 @@ impl Writer<'_> {
         Some(match condition {
             Condition::Compare { column, operator, value } => {
                 let column = self.comparable(column, !matches!(*operator, "=" | "<>"))?;
-                vec![sql(format!("{} OPERATOR(pg_catalog.{operator}) ", quoted(column))), self.value(value, column.type_oid)?]
+                vec![sql(format!("{} {} ", column.name(), column.operator(operator))), self.value(value, column.type_oid)?]
             }
             Condition::Pair { left, operator, right } => {
                 let is_order = !matches!(*operator, "=" | "<>");
                 let (left, right) = (self.comparable(left, is_order)?, self.comparable(right, is_order)?);
-                let is_alike = left.type_oid == right.type_oid && left.collation == right.collation;
-                let text = format!("{} OPERATOR(pg_catalog.{operator}) {}", quoted(left), quoted(right));
+                let is_alike = left.column.type_oid == right.column.type_oid
+                    && left.column.collation == right.column.collation
+                    && COMPARED.contains(&left.column.type_oid);
+                let text = format!("{} {} {}", left.name(), left.operator(operator), right.name());
                 is_alike.then(|| vec![sql(text)])?
             }
             Condition::In { column, values, is_negated } => {
                 let column = self.comparable(column, false)?;
-                let mut pieces = vec![sql(format!("{}{} IN (", quoted(column), if *is_negated { " NOT" } else { "" }))];
+                let mut pieces = vec![sql(format!("{}{} IN (", column.name(), if *is_negated { " NOT" } else { "" }))];
                 for (index, value) in values.iter().enumerate() {
                     pieces.extend((index > 0).then(|| sql(", ".to_owned())));
                     pieces.push(self.value(value, column.type_oid)?);
@@ -227,12 +254,12 @@ impl Writer<'_> {
             Condition::Like { column, pattern, is_negated } => {
                 let column = self.comparable(column, false).filter(|column| TEXTS.contains(&column.type_oid))?;
                 let operator = if *is_negated { "!~~" } else { "~~" };
-                vec![sql(format!("{} OPERATOR(pg_catalog.{operator}) {}", quoted(column), quoted_literal(pattern)))]
+                vec![sql(format!("{} {} {}", column.name(), column.operator(operator), quoted_literal(pattern)))]
             }
             Condition::Null { column, is_negated } => {
                 // Of a composite it asks for the fields.
                 let column = self.comparable(column, false)?;
-                vec![sql(format!("{} IS{} NULL", quoted(column), if *is_negated { " NOT" } else { "" }))]
+                vec![sql(format!("{} IS{} NULL", column.name(), if *is_negated { " NOT" } else { "" }))]
             }
             Condition::And(parts) => joined(" AND ", parts.iter().map(|part| self.exact(part)).collect::<Option<_>>()?)?,
             Condition::Or(parts) => joined(" OR ", parts.iter().map(|part| self.exact(part)).collect::<Option<_>>()?)?,
@@ -247,20 +274,34 @@ impl Writer<'_> {
     }
 
     /// The table's column of this name, when its values are compared alike on every shard.
-    fn comparable(&self, name: &ColumnName, is_order: bool) -> Option<&Column> {
+    fn comparable(&self, name: &ColumnName, is_order: bool) -> Option<Compared<'_>> {
         let is_meant = match (&name.qualifier, self.unqualified) {
             (_, Unqualified::Hidden) | (None, Unqualified::Unknown) => false,
             (Some(qualifier), _) => qualifier == self.name,
             (None, Unqualified::Own { merged }) => !merged.contains(&name.name),
         };
-        let column = self.relation.column(&name.name).filter(|column| is_meant && COMPARED.contains(&column.type_oid))?;
-        // Shards may have other versions of a linguistic collation; equality is bytewise in all of them.
-        let is_alike = column.is_deterministic && (!is_order || column.is_collation_c);
-        (is_alike || !TEXTS.contains(&column.type_oid)).then_some(column)
+        let column = self.relation.column(&name.name).filter(|_| is_meant)?;
+        let type_oid = self.catalog.under_domains(column.type_oid);
+        if COMPARED.contains(&type_oid) {
+            // Shards may have other versions of a linguistic collation; equality is bytewise in all of them.
+            let is_alike = column.is_deterministic && (!is_order || column.is_collation_c);
+            let compared = Compared { column, type_oid, schema: None };
+            return (is_alike || !TEXTS.contains(&type_oid)).then_some(compared);
+        }
+        let is_enum = self.catalog.types.get(&type_oid).is_some_and(|known| known.kind == 'e');
+        let schema = self.catalog.extension_equalities.get(&type_oid).map(String::as_str);
+        // Users have made no operator of the name, which might be meant.
+        let is_own = ["=", "<>"].iter().all(|operator| !self.catalog.operator_functions.contains_key(*operator));
+        let is_found = is_enum || schema.is_some_and(|schema| self.search_path.iter().any(|searched| searched == schema));
+        (is_own && is_found && !is_order && column.is_deterministic).then_some(Compared { column, type_oid, schema })
     }
 
     fn value(&self, value: &Value, type_oid: Oid) -> Option<Piece> {
+        let is_of_postgresql = COMPARED.contains(&type_oid);
         Some(Piece::Sql(match value {
+            Value::Parameter(number) if !is_of_postgresql => return Some(Piece::Typed(*number, type_oid)),
+            Value::Text(text) if !is_of_postgresql => quoted_literal(text),
+            _ if !is_of_postgresql => return None,
             Value::Parameter(number) => return Some(Piece::Parameter(*number)),
             // In parentheses: a minus sign is not an operator here.
             Value::Number(number) => format!("({number})"),
@@ -336,12 +377,8 @@ fn among_any(uses: &[Vec<Vec<Piece>>]) -> Option<Vec<Piece>> {
     }
     match column {
         Piece::Sql(column) => Some(among(column.clone(), query)),
-        Piece::Parameter(_) | Piece::Keys(_) => None,
+        Piece::Parameter(_) | Piece::Typed(..) | Piece::Keys(_) => None,
     }
-}
-
-fn quoted(column: &Column) -> String {
-    quoted_identifier(&column.name)
 }
 
 const AMONG: &str = " IN (";

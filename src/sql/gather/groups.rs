@@ -10,8 +10,10 @@ use super::constants::{Value, value};
 use super::filters::{self, ColumnName, Piece, column};
 use super::semijoins::{Known, Place};
 use super::survey::{Level, Survey};
-use crate::catalog::{Catalog, quoted_identifier, quoted_name};
+use crate::catalog::{quoted_identifier, quoted_name};
 use crate::shard_key::oid;
+use crate::sql::called::{self, ArgumentType, Given};
+use crate::sql::context::Context;
 use crate::sql::parse::tree;
 
 /// GROUP BY and HAVING of one level.
@@ -70,7 +72,12 @@ fn comparison(e: &nodes::A_Expr) -> Option<Having> {
 }
 
 /// A condition on the rows of a level's only table.
-pub fn condition(survey: &Survey, level: &Level, known: &[Option<Known<'_>>], catalog: &Catalog) -> Option<(usize, Vec<Piece>)> {
+pub fn condition(
+    survey: &Survey,
+    level: &Level,
+    known: &[Option<Known<'_>>],
+    (context, search_path): (&Context, &[String]),
+) -> Option<(usize, Vec<Piece>)> {
     let groups = level.groups.as_ref()?;
     let [index] = level.relations.as_slice() else { return None };
     let (used, known) = (survey.relations.get(*index)?, known.get(*index).copied().flatten()?);
@@ -87,11 +94,15 @@ pub fn condition(survey: &Survey, level: &Level, known: &[Option<Known<'_>>], ca
         return None;
     }
     let having = groups.having.iter().filter_map(|having| {
-        let argument = match &having.argument {
-            None => "*".to_owned(),
-            Some(name) => quoted_identifier(&named(name).filter(|column| EXACT.contains(&column.type_oid))?.name),
+        let (argument, given) = match &having.argument {
+            None => ("*".to_owned(), Vec::new()),
+            Some(name) => {
+                let column = named(name).filter(|column| EXACT.contains(&column.type_oid))?;
+                (quoted_identifier(&column.name), vec![Some(ArgumentType::exactly(column.type_oid))])
+            }
         };
-        let is_shadowed = catalog.function_names.contains_key(having.function);
+        let given = || Given::InPlaces(given);
+        let is_shadowed = !called::functions_of_users(context, search_path, having.function, given).is_empty();
         let (function, operator, number) = (having.function, having.operator, &having.number);
         (!is_shadowed).then(|| format!("pg_catalog.{function}({argument}) OPERATOR(pg_catalog.{operator}) ({number})"))
     });

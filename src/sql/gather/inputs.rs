@@ -60,6 +60,8 @@ struct Wanted<'c> {
     counts_rows: bool,
     /// Columns by which sub-selects look for its rows.
     lookups: BTreeSet<Vec<String>>,
+    /// A star stands for every column.
+    is_starred: bool,
 }
 
 impl<'c> Inputs<'c> {
@@ -204,6 +206,7 @@ impl<'c> Inputs<'c> {
                 uses: Vec::new(),
                 counts_rows: false,
                 lookups: BTreeSet::new(),
+                is_starred: false,
             });
             self.list.len() - 1
         });
@@ -233,9 +236,9 @@ impl<'c> Inputs<'c> {
             return;
         }
         let known: Vec<Option<Known<'c>>> = survey.relations.iter().map(|used| self.known(used, search_path)).collect();
-        let mut own = self.conditions(survey, &known);
+        let mut own = self.conditions(survey, &known, search_path);
         for level in &survey.levels {
-            if let Some((index, condition)) = groups::condition(survey, level, &known, &self.context.catalog)
+            if let Some((index, condition)) = groups::condition(survey, level, &known, (self.context, search_path))
                 && let Some(own) = own.get_mut(index)
             {
                 own.push(condition);
@@ -244,7 +247,7 @@ impl<'c> Inputs<'c> {
         let source = |(index, class): (usize, &Class)| self.key_source(survey, &known, (index, *class), computed);
         let sources: Vec<Option<KeySource>> = classes.iter().enumerate().map(source).collect();
         self.noted += classes.len();
-        let is_pinned = self.pinned(survey, &known);
+        let is_pinned = self.pinned(survey, &known, search_path);
         let needed = semijoins(survey, &known, (own, &is_pinned), &sources);
         for (index, (class, conditions)) in classes.iter().zip(needed).enumerate() {
             match class {
@@ -294,20 +297,22 @@ impl<'c> Inputs<'c> {
     }
 
     /// What must be true of a row that is needed, by the statement's conditions on its own columns; by relation of the survey.
-    pub fn conditions(&self, survey: &Survey, known: &[Option<Known<'c>>]) -> Vec<Vec<Vec<Piece>>> {
-        self.by_relation(survey, known, &|writer, condition, own: &mut Vec<Vec<Piece>>| own.extend(writer.implied(condition)))
+    pub fn conditions(&self, survey: &Survey, known: &[Option<Known<'c>>], search_path: &[String]) -> Vec<Vec<Vec<Piece>>> {
+        self.by_relation(survey, (known, search_path), &|writer, condition, own: &mut Vec<Vec<Piece>>| {
+            own.extend(writer.implied(condition))
+        })
     }
 
     /// Whether these have an equality with constants.
-    fn pinned(&self, survey: &Survey, known: &[Option<Known<'c>>]) -> Vec<bool> {
-        self.by_relation(survey, known, &|writer, condition, is_pinned| *is_pinned |= writer.pins(condition))
+    fn pinned(&self, survey: &Survey, known: &[Option<Known<'c>>], search_path: &[String]) -> Vec<bool> {
+        self.by_relation(survey, (known, search_path), &|writer, condition, is_pinned| *is_pinned |= writer.pins(condition))
     }
 
     /// Puts together what each of the conditions says about each of the relations that it filters.
     fn by_relation<T: Clone + Default>(
         &self,
         survey: &Survey,
-        known: &[Option<Known<'c>>],
+        (known, search_path): (&[Option<Known<'c>>], &[String]),
         note: &dyn Fn(&Writer<'_>, &Condition, &mut T),
     ) -> Vec<T> {
         let mut types = self.context.catalog.types.values();
@@ -321,6 +326,8 @@ impl<'c> Inputs<'c> {
                     name: used.effective_name(),
                     unqualified: &filter.unqualified,
                     has_plain_types,
+                    catalog: &self.context.catalog,
+                    search_path,
                 };
                 if let Some(own) = own.get_mut(*index).filter(|_| !used.has_column_aliases) {
                     note(&writer, &filter.condition, own);
@@ -392,7 +399,21 @@ impl<'c> Inputs<'c> {
         let columns = survey.columns.iter().enumerate();
         let columns = columns.filter(|(index, _)| !computed.iter().any(|computed| computed.inner.columns.contains(index)));
         let columns: Vec<&ColumnUse> = columns.map(|(_, column)| column).collect();
-        self.uses_all |= survey.uses_all_columns || columns.iter().any(|column| column.is_star && !column.is_ignored);
+        self.uses_all |= survey.uses_all_columns;
+        for star in columns.iter().filter(|column| column.is_star && !column.is_ignored) {
+            match survey.starred(star) {
+                None => self.uses_all = true,
+                Some(relations) => {
+                    for class in relations.iter().filter_map(|index| classes.get(*index)) {
+                        if let Class::Input(input) = class
+                            && let Some(wanted) = self.list.get_mut(*input)
+                        {
+                            wanted.is_starred = true;
+                        }
+                    }
+                }
+            }
+        }
         for (index, (used, class)) in survey.relations.iter().zip(classes).enumerate() {
             let relation = match class {
                 Class::InPlace | Class::Computed => continue,
@@ -441,7 +462,7 @@ impl<'c> Inputs<'c> {
         let has_groups = has_ordinal || surveys.iter().any(|survey| !survey.group_names.is_empty());
         let catalog = &self.context.catalog;
         let inputs = self.list.iter().enumerate().map(|(index, wanted)| {
-            let relation = wanted.relation;
+            let (relation, uses_all) = (wanted.relation, uses_all || wanted.is_starred);
             if relation.columns.is_empty() {
                 return Err(refusals::relation(&relation.name, "It has no columns."));
             }
@@ -452,7 +473,7 @@ impl<'c> Inputs<'c> {
                 let is_grouped = |name: &&&String| grouped(name) || (has_ordinal && (uses_all || words.contains(**name)));
                 names.filter(|names| names.iter().filter(is_grouped).count() == names.len())
             });
-            let is_needed = |column: &&Column| uses_all || words.contains(&column.name) || is_domain(catalog, column);
+            let is_needed = |column: &&Column| uses_all || words.contains(&column.name);
             let mut needed: Vec<String> =
                 relation.columns.iter().filter(is_needed).map(|column| quoted_identifier(&column.name)).collect();
             if needed.is_empty() {
@@ -475,7 +496,12 @@ impl<'c> Inputs<'c> {
             let only = if wanted.with_children { "" } else { "ONLY " };
             Ok(Input {
                 source: wanted.source,
-                create: create(&name, relation, key.as_deref()),
+                create: create(&name, relation, key.as_deref(), &|column| match type_under_domain(catalog, column)
+                    .filter(|_| !is_needed(&column))
+                {
+                    Some(under) => format!("{} {under}", quoted_identifier(&column.name)),
+                    None => column_definition(column),
+                }),
                 predicates: wanted.predicates(),
                 round: 0,
                 fragment: format!(
@@ -561,8 +587,8 @@ impl Wanted<'_> {
 
 /// Every column in order, without constraints; a primary key where the statement groups by it, since other columns may then
 /// stand beside the groups.
-fn create(name: &str, relation: &Relation, key: Option<&[&String]>) -> String {
-    let columns = relation.columns.iter().map(column_definition);
+fn create(name: &str, relation: &Relation, key: Option<&[&String]>, definition: &dyn Fn(&Column) -> String) -> String {
+    let columns = relation.columns.iter().map(definition);
     let key =
         key.map(|key| format!("PRIMARY KEY ({})", key.iter().map(|name| quoted_identifier(name)).collect::<Vec<_>>().join(", ")));
     let items: Vec<String> = columns.chain(key).collect();
@@ -598,9 +624,10 @@ fn sent_through(catalog: &Catalog, column: &Column) -> Through {
     }
 }
 
-/// A domain may refuse the NULL that a column has which is not loaded.
-fn is_domain(catalog: &Catalog, column: &Column) -> bool {
-    catalog.types.get(&column.type_oid).is_some_and(|found| found.kind == 'd')
+/// Of a column that is not loaded: a domain may refuse the NULL that it has, the type under it does not. `None`: it is no domain.
+pub fn type_under_domain(catalog: &Catalog, column: &Column) -> Option<String> {
+    let under = catalog.types.get(&catalog.under_domains(column.type_oid))?;
+    (under.oid != column.type_oid).then(|| quoted_name(&under.schema, &under.name))
 }
 
 /// Catalogue relations that show what a server or a session does rather than what there is.
@@ -625,7 +652,8 @@ const INPUT_PREFIX: &str = "shardgate_input_";
 
 /// It looks at the columns of a row that it gets, not at its type.
 pub fn takes_any_row(function: &str, catalog: &Catalog) -> bool {
-    ROW_FUNCTIONS.contains(&function) && !catalog.function_names.contains_key(function)
+    let named = catalog.function_names.get(function).into_iter().flatten().filter_map(|oid| catalog.functions.get(oid));
+    ROW_FUNCTIONS.contains(&function) && !named.into_iter().any(|function| function.takes_row)
 }
 
 const ROW_FUNCTIONS: [&str; 6] = ["count", "json_agg", "jsonb_agg", "row_to_json", "to_json", "to_jsonb"];

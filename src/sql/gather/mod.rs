@@ -44,6 +44,7 @@ use std::collections::BTreeMap;
 use pg_raw_parse::Node;
 
 use super::analysis::{Effect, Splice};
+use super::called;
 use super::context::Context;
 use super::parse;
 use super::parse::lexer;
@@ -142,15 +143,18 @@ impl Recipe {
 }
 
 impl Input {
-    /// With the values of parameters in its texts; `None`: one of them is needed and has none. `value`: as SQL.
-    pub fn bound(&self, value: &dyn Fn(u16) -> Option<String>) -> Option<Self> {
+    /// With the values of parameters in its texts; `None`: one of them is needed and has none. `value`: as SQL, of the type that it
+    /// has to be of.
+    pub fn bound(&self, value: &dyn Fn(u16, Option<Oid>) -> Option<String>) -> Option<Self> {
         if self.is_computed() {
+            let value = &|number| value(number, None);
             let (fragment, create) = (with_parameters(&self.fragment, value)?, with_parameters(&self.create, value)?);
             return Some(Self { fragment, create, ..self.clone() });
         }
         let filled = |predicate: &Vec<Piece>| {
             let pieces = predicate.iter().map(|piece| match piece {
-                Piece::Parameter(number) => value(*number).map(Piece::Sql),
+                Piece::Parameter(number) => value(*number, None).map(Piece::Sql),
+                Piece::Typed(number, type_oid) => value(*number, Some(*type_oid)).map(Piece::Sql),
                 Piece::Sql(_) | Piece::Keys(_) => Some(piece.clone()),
             });
             pieces.collect::<Option<Vec<Piece>>>()
@@ -199,7 +203,7 @@ impl Input {
     fn written(&self, keys: &dyn Fn(&Keys) -> String) -> String {
         let sql = |piece: &Piece| match piece {
             Piece::Sql(sql) => sql.clone(),
-            Piece::Parameter(number) => format!("${number}"),
+            Piece::Parameter(number) | Piece::Typed(number, _) => format!("${number}"),
             Piece::Keys(wanted) => keys(wanted),
         };
         let predicates: Vec<String> = self.predicates.iter().map(|pieces| pieces.iter().map(sql).collect()).collect();
@@ -214,7 +218,7 @@ impl Input {
 fn keys_in(conditions: &[Vec<Piece>]) -> impl Iterator<Item = &Keys> {
     conditions.iter().flatten().filter_map(|piece| match piece {
         Piece::Keys(keys) => Some(keys),
-        Piece::Sql(_) | Piece::Parameter(_) => None,
+        Piece::Sql(_) | Piece::Parameter(_) | Piece::Typed(..) => None,
     })
 }
 
@@ -407,19 +411,20 @@ impl Kitchen<'_> {
         if self.context.search_path.iter().any(|schema| schema == "pg_catalog") {
             return Err(refusals::relation(&found.name, "Its query would be read by a search path that names pg_catalog."));
         }
+        let unread = || refusals::relation(&found.name, "Its query cannot be read.");
+        let definition = called::with_own_functions_named(definition, &self.context.catalog).ok_or_else(unread)?;
         self.depth += 1;
         // PostgreSQL prints it with every name of another schema than pg_catalog qualified: none is a temporary table's.
         let temporary = self.inputs.set_temporary(&[]);
-        let prepared = self.prepare(definition, &[]);
+        let prepared = self.prepare(&definition, &[]);
         self.inputs.set_temporary(temporary);
         self.depth -= 1;
         let (text, _) = prepared?;
         let opened = self.surveys.last().ok_or_else(|| PgError::internal("no survey of a view"))?;
         let catalog = &self.context.catalog;
-        let is_shadowed = opened.calls.iter().any(|call| call.schema.is_none() && catalog.function_names.contains_key(&call.name))
-            || opened.operators.iter().any(|name| catalog.operator_functions.contains_key(name));
+        let is_shadowed = opened.operators.iter().any(|name| catalog.operator_functions.contains_key(name));
         if is_shadowed || !self.context.has_plain_operators(&self.context.search_path) {
-            return Err(refusals::relation(&found.name, "Functions or operators in its query may mean others in this session."));
+            return Err(refusals::relation(&found.name, "Operators in its query may mean others in this session."));
         }
         Ok(text)
     }

@@ -68,7 +68,7 @@ impl ReferenceKeys {
         let inputs = Inputs::new(context, &[], HomeTables::InPlace);
         let known: Vec<Option<Known<'_>>> = survey.relations.iter().map(|used| inputs.known(used, &context.search_path)).collect();
         let place = |index: usize| known.get(index).copied().flatten().map(|known| known.place);
-        let conditions = inputs.conditions(&survey, &known);
+        let conditions = inputs.conditions(&survey, &known, &context.search_path);
         let (from, to) = steps(&survey, &known).into_iter().find(|(from, to)| {
             let has_keys = from.1.type_oid == to.1.type_oid && listed(from.1).is_some();
             // The condition comes to WHERE, where it would drop rows that are extended by NULLs.
@@ -153,7 +153,7 @@ fn sql(conditions: &[Vec<Piece>]) -> Option<String> {
     let text = |condition: &Vec<Piece>| {
         let pieces = condition.iter().map(|piece| match piece {
             Piece::Sql(sql) => Some(sql.as_str()),
-            Piece::Parameter(_) | Piece::Keys(_) => None,
+            Piece::Parameter(_) | Piece::Typed(..) | Piece::Keys(_) => None,
         });
         pieces.collect::<Option<String>>()
     };

@@ -18,12 +18,13 @@
 //!
 //! Which inputs are brought is for who knows their sizes; a wrong guess costs time.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use pg_raw_parse::Node;
 
 use super::computed::{MONEY, certain_merge, columns_of_whole, exactness};
-use super::inputs::{Inputs, only, qualified};
+use super::inputs::{Inputs, only, qualified, type_under_domain};
 use super::splicing::{TEMPORARY_SCHEMA, apply};
 use super::{HomeTables, Input, Recipe, Source, cooked};
 use crate::catalog::{Catalog, Column, Relation, quoted_identifier, quoted_literal, type_anywhere};
@@ -288,6 +289,7 @@ fn of_input(input: &Input, relation: &Relation, catalog: &Catalog) -> Option<Bro
     for column in &relation.columns {
         let (name, own_type) = (quoted_identifier(&column.name), type_anywhere(&column.type_name));
         if !input.columns.contains(&name) {
+            let own_type = type_under_domain(catalog, column).map_or(own_type, Cow::Owned);
             list.push(format!("NULL::{own_type} AS {name}"));
             continue;
         }
@@ -491,10 +493,10 @@ mod tests {
         let recipe = recipe("SELECT t.x, h.name FROM t JOIN home h ON h.k = t.x").unwrap();
         let [brought] = recipe.inputs.last().unwrap().brought.as_slice() else { panic!("{recipe:?}") };
         for part in [
-            // A domain has its values, since it may refuse NULL.
-            "(SELECT NULL::pg_catalog.int8 AS \"id\", r.c1 AS \"k\", r.c2 AS \"name\", NULL::pg_catalog.float8 AS \"f\", NULL::pg_catalog.text AS \"ci\", r.c3 AS \"d\" FROM ROWS FROM (",
+            // A domain may refuse NULL.
+            "(SELECT NULL::pg_catalog.int8 AS \"id\", r.c1 AS \"k\", r.c2 AS \"name\", NULL::pg_catalog.float8 AS \"f\", NULL::pg_catalog.text AS \"ci\", NULL::\"pg_catalog\".\"int8\" AS \"d\" FROM ROWS FROM (",
             "'pg_catalog.unnest(', pg_catalog.quote_nullable(pg_catalog.array_agg(x.\"k\")::pg_catalog.text), '::pg_catalog.int8[])'",
-            "') AS r (c1, c2, c3))'",
+            "') AS r (c1, c2))'",
             "FROM (SELECT * FROM pg_temp.\"shardgate_input_2\" LIMIT 20001) x HAVING",
         ] {
             assert!(brought.query.contains(part), "{part}: {}", brought.query);

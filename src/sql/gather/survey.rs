@@ -231,6 +231,17 @@ impl Survey {
         false
     }
 
+    /// The relations whose columns a star stands for; `None`: it may be any.
+    pub fn starred(&self, star: &ColumnUse) -> Option<Vec<usize>> {
+        let level = self.levels.get(*star.around.as_ref()?.last()?)?;
+        let Some(name) = star.path.last() else { return Some(level.relations.clone()) };
+        let is_called = |index: &usize| self.relations.get(*index).is_some_and(|relation| relation.effective_name() == name);
+        let found: Vec<usize> = level.relations.iter().copied().filter(is_called).collect();
+        // A sub-select has its own columns, and those of a join are of the tables in it.
+        let is_of_level = level.unqualified != Unqualified::Hidden && level.names.contains(name);
+        is_of_level.then_some(found)
+    }
+
     /// The relation is kept at a level around this one.
     pub fn is_outer(&self, relation: usize, level: usize) -> bool {
         let parent = |level: usize| self.levels.get(level).and_then(|level| level.parent);

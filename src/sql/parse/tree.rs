@@ -65,6 +65,22 @@ pub fn columns_within(root: Node<'_>) -> Vec<&nodes::ColumnRef> {
     found
 }
 
+/// Every call that is written anywhere in a query, in its sub-selects too.
+pub fn calls_within(root: Node<'_>) -> Vec<&nodes::FuncCall> {
+    let mut stack = vec![root];
+    let mut found = Vec::new();
+    while let Some(node) = stack.pop() {
+        if let Node::FuncCall(call) = node {
+            found.push(call);
+        }
+        walk_manual::<()>(node, |child| {
+            stack.push(child);
+            Recurse::no()
+        });
+    }
+    found
+}
+
 /// Every relation that is named anywhere in a statement.
 pub fn relations_within(root: Node<'_>) -> Vec<&nodes::RangeVar> {
     let mut stack = vec![root];

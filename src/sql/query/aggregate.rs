@@ -259,14 +259,14 @@ impl Reader<'_> {
 
     pub(super) fn part<'n>(&self, node: Node<'n>, frame: &Frame<'_>) -> Part<'n> {
         if let Node::FuncCall(call) = node
-            && self.is_aggregate_call(call)
+            && self.is_aggregate_call(call, frame)
         {
             return self.combination_of(call, frame).map_or(Part::Mixed, |aggregate| Part::Aggregate(call, aggregate));
         }
         let mut is_plain = true;
         tree::walk(node, &mut |node| {
             is_plain &= match node {
-                Node::FuncCall(call) => call.over().is_none() && !self.is_aggregate_call(call),
+                Node::FuncCall(call) => call.over().is_none() && !self.is_aggregate_call(call, frame),
                 Node::SubLink(_) | Node::JsonObjectAgg(_) | Node::JsonArrayAgg(_) | Node::GroupingFunc(_) => false,
                 other => tree::is_known(other),
             };
@@ -281,7 +281,7 @@ impl Reader<'_> {
         if !is_simple || call.args().iter().any(|argument| matches!(argument, Node::NamedArgExpr(_))) {
             return None;
         }
-        let name = self.catalog_function(call)?;
+        let name = self.catalog_function(call, frame)?;
         let order = || call.args().first().map(|argument| self.order_of_value(argument, frame).text).unwrap_or_default();
         let found = match (name, call.agg_star, call.args().len()) {
             ("count", true, 0) | ("count", false, 1) => Aggregate::Combined(Combination::Count),

@@ -73,6 +73,8 @@ pub struct Reader<'c> {
     pub drawn: Option<String>,
     /// Of the query that is read next.
     pub asked: Asked,
+    /// At this depth the RETURNING of an INSERT is read.
+    pub returns_inserted: Option<usize>,
     /// The statement is an INSERT, UPDATE, DELETE or MERGE.
     pub is_modification: bool,
     /// A query of a function's body: a name that is no column is a parameter or a variable.
@@ -81,6 +83,8 @@ pub struct Reader<'c> {
     pub body_depth: usize,
     /// Sharded tables that triggers of this statement touch by the key of their row.
     pub keyed: BTreeSet<Oid>,
+    /// The one item of FROM may be a function of the schema `shardgate` that changes the map.
+    pub may_declare: bool,
 }
 
 /// Calls that give a number, where the proxy puts one in their place.
@@ -114,10 +118,12 @@ impl<'c> Reader<'c> {
             groups: None,
             draws: Draws::Nothing,
             asked: Asked::Rows,
+            returns_inserted: None,
             is_modification: false,
             is_body: false,
             body_depth: 0,
             keyed: BTreeSet::new(),
+            may_declare: false,
             distinct_on_items: Vec::new(),
             locking: None,
             lock_hint: None,
@@ -569,6 +575,7 @@ fn combined(operation: SetOperation, is_all: bool, left: Bound, right: Bound) ->
             let is_same_type = a.type_oid == b.type_oid;
             let properties = ColumnProperties {
                 type_oid: if is_same_type { a.type_oid } else { 0 },
+                is_domain: a.is_domain || b.is_domain,
                 typmod: if is_same_type { -1 } else { 0 },
                 is_deterministic: a.is_deterministic && b.is_deterministic,
                 is_collation_c: a.is_collation_c && b.is_collation_c,
@@ -602,7 +609,7 @@ pub fn too_complex() -> PgError {
         .with_detail(format!(
             "Queries may nest {QUERY_DEPTH_MAX} deep, a set operation may have {SET_BRANCHES_MAX} branches, and a statement {LEAVES_MAX} references to tables, views and WITH queries opened."
         ))
-        .with_hint("Split the statement, or set shardgate.shard to send it to one shard unchanged.")
+        .with_hint("Split the statement, or, if it only reads, set shardgate.shard to send it to one shard unchanged.")
 }
 
 /// LIMIT or OFFSET; ALL and NULL are none.

@@ -33,7 +33,7 @@ impl Reader<'_> {
             return is_bytewise_column(column);
         }
         let mut is_certain = self.context.catalog.is_collation_c;
-        self.walk_collations(value, &mut is_certain, &is_bytewise_column);
+        self.walk_collations(value, frame, &mut is_certain, &is_bytewise_column);
         is_certain
     }
 
@@ -48,7 +48,7 @@ impl Reader<'_> {
             }
         };
         let mut is_certain = true;
-        self.walk_collations(value, &mut is_certain, &is_deterministic_column);
+        self.walk_collations(value, frame, &mut is_certain, &is_deterministic_column);
         is_certain
     }
 
@@ -57,7 +57,7 @@ impl Reader<'_> {
         let is_text = match value {
             Node::CollateClause(collate) => self.is_text_column(collate.arg(), frame),
             Node::FuncCall(call) => {
-                let is_of_text = self.catalog_function(call).is_some_and(|name| TEXT_OF_TEXT.contains(&name));
+                let is_of_text = self.catalog_function(call, frame).is_some_and(|name| TEXT_OF_TEXT.contains(&name));
                 is_of_text && call.args().first().is_some_and(|argument| self.is_text_column(argument, frame))
             }
             value => self.is_text_column(value, frame),
@@ -95,7 +95,7 @@ impl Reader<'_> {
                 None => properties.type_oid != 0,
             }),
             Node::FuncCall(call) => {
-                call.over().is_none() && self.catalog_function(call).is_some_and(|name| PLAIN_FUNCTIONS.contains(&name))
+                call.over().is_none() && self.catalog_function(call, frame).is_some_and(|name| PLAIN_FUNCTIONS.contains(&name))
             }
             Node::TypeCast(cast) => cast.type_name().is_some_and(|name| self.is_catalog_type(name) && !is_name(name)),
             Node::A_Expr(e) => {
@@ -130,11 +130,17 @@ impl Reader<'_> {
         self.properties_of(column, frame).is_some_and(|properties| item_order(&properties).is_text)
     }
 
-    fn walk_collations(&self, value: Node<'_>, is_certain: &mut bool, is_plain_column: &dyn Fn(&nodes::ColumnRef) -> bool) {
+    fn walk_collations(
+        &self,
+        value: Node<'_>,
+        frame: &Frame<'_>,
+        is_certain: &mut bool,
+        is_plain_column: &dyn Fn(&nodes::ColumnRef) -> bool,
+    ) {
         tree::walk(value, &mut |node| {
             *is_certain &= match node {
                 Node::ColumnRef(column) => is_plain_column(column),
-                Node::FuncCall(call) => self.catalog_function(call).is_some(),
+                Node::FuncCall(call) => self.catalog_function(call, frame).is_some(),
                 Node::TypeCast(cast) => cast.type_name().is_some_and(|name| self.is_catalog_type(name)),
                 Node::A_Expr(e) => {
                     let name = e.name().iter().next_back().and_then(Node::as_str).unwrap_or_default();

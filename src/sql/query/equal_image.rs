@@ -153,7 +153,7 @@ impl Reader<'_> {
                 let is_certain = [e.lexpr(), e.rexpr()].iter().any(|side| !matches!(side, Node::None | Node::ParamRef(_)));
                 is_arithmetic && is_certain && is_such(e.lexpr()) && is_such(e.rexpr())
             }
-            Node::FuncCall(call) => match self.catalog_function(call) {
+            Node::FuncCall(call) => match self.catalog_function(call, frame) {
                 Some("abs" | "mod") => call.args().iter().all(|argument| self.is_integer(argument, frame)),
                 Some(name) => INTEGER_FUNCTIONS.contains(&name),
                 None => false,
@@ -185,7 +185,7 @@ impl Reader<'_> {
     }
 
     fn image_of_call(&self, call: &nodes::FuncCall, frame: &Frame<'_>) -> Image {
-        let (Some(name), first) = (self.catalog_function(call), call.args().first()) else { return Image::Unequal };
+        let (Some(name), first) = (self.catalog_function(call, frame), call.args().first()) else { return Image::Unequal };
         let is_equal = match name {
             "min" | "max" | "any_value" | "first_value" | "last_value" | "nth_value" | "lag" | "lead" => {
                 return first.filter(|_| call.args().len() < 3).map_or(Image::Unequal, |first| self.image(first, frame));
@@ -221,7 +221,7 @@ impl Reader<'_> {
             [name] | ["pg_catalog", name] => *name,
             _ => return false,
         };
-        if !catalog_functions::is_aggregate(name) || self.has_aggregate_of_user(name) {
+        if !catalog_functions::is_aggregate(name) || self.may_be_aggregate_of_user(call, frame) {
             return false;
         }
         let (arguments, sorted) = (|| call.args().iter(), || call.agg_order().iter().map(nodes::SortBy::node));
@@ -256,7 +256,7 @@ impl Reader<'_> {
                     name != "^" && !self.context.catalog.operator_functions.contains_key(name)
                 }
                 Node::FuncCall(call) => self
-                    .catalog_function(call)
+                    .catalog_function(call, frame)
                     .is_some_and(|name| EXACT_FUNCTIONS.contains(&name) || INTEGER_FUNCTIONS.contains(&name)),
                 Node::SubLink(_) => false,
                 other => tree::is_known(other),
@@ -268,7 +268,7 @@ impl Reader<'_> {
 }
 
 /// What is larger is not looked into: each operator of it is a recursion.
-fn is_small(value: Node<'_>) -> bool {
+pub(super) fn is_small(value: Node<'_>) -> bool {
     const NODES_MAX: usize = 200;
     let mut count = 0;
     tree::walk(value, &mut |_| {

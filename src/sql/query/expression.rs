@@ -66,7 +66,14 @@ impl<'c> Reader<'c> {
         let mut names_database = false;
         let mut casts = Vec::new();
         let mut operators: Vec<&str> = Vec::new();
+        let mut asks_whether_inserted: Vec<(&nodes::ColumnRef, i32)> = Vec::new();
+        let is_of_insert = self.returns_inserted == Some(self.depth) && self.operators_are_plain();
         tree::walk(node, &mut |node| {
+            if let Node::A_Expr(e) = node
+                && is_of_insert
+            {
+                asks_whether_inserted.extend(whether_inserted(e));
+            }
             match node {
                 Node::SubLink(sublink) => {
                     operators.extend(tree::operators_of(node));
@@ -100,8 +107,13 @@ impl<'c> Reader<'c> {
         for cast in casts {
             self.note_cast(cast, place);
         }
+        for (_, location) in &asks_whether_inserted {
+            self.fix_literal(*location);
+        }
         for column in columns {
-            self.note_column(column);
+            if !asks_whether_inserted.iter().any(|(asked, _)| std::ptr::eq(*asked, column)) {
+                self.note_column(column);
+            }
             fields.extend(self.possible_call(column, scope.frame));
         }
         for field in fields {
@@ -115,7 +127,7 @@ impl<'c> Reader<'c> {
             self.aggregate_or_window(window, scope, findings);
         }
         for call in calls {
-            let is_aggregate = self.note_call(call, place)?;
+            let is_aggregate = self.note_call(call, scope.frame, place)?;
             if is_aggregate || call.over().is_some() {
                 if call.over().is_none() {
                     self.check_aggregate_level(Node::FuncCall(call), scope.frame);
@@ -270,6 +282,18 @@ impl<'c> Reader<'c> {
 /// `IN`, `= ANY`.
 pub fn is_equality(sublink: &nodes::SubLink) -> bool {
     sublink.oper_name().is_empty() || tree::single_name(sublink.oper_name()) == Some("=")
+}
+
+/// `xmax = 0`, `xmax <> 0` and the same of its text: whether INSERT has made the row or ON CONFLICT has changed it, on every server.
+/// With the place of the constant.
+fn whether_inserted(e: &nodes::A_Expr) -> Option<(&nodes::ColumnRef, i32)> {
+    let is_comparison = e.kind == nodes::A_Expr_Kind::AEXPR_OP && matches!(tree::single_name(e.name()), Some("=" | "<>"));
+    let is_zero = tree::constant_text(e.rexpr()).is_some_and(|text| text == "0");
+    let (Node::ColumnRef(column), Node::A_Const(zero)) = (tree::without_casts(e.lexpr()), tree::without_casts(e.rexpr())) else {
+        return None;
+    };
+    let is_xmax = column.fields().iter().next_back().and_then(Node::as_str) == Some("xmax");
+    (is_comparison && is_zero && is_xmax).then_some((column, zero.location))
 }
 
 fn clock_name(function: &nodes::SQLValueFunction) -> Option<&'static str> {

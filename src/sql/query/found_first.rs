@@ -202,7 +202,7 @@ impl Reader<'_> {
         let mut shows = false;
         tree::walk(node, &mut |node| {
             match node {
-                Node::FuncCall(call) if call.over().is_none() && self.is_aggregate_call(call) => return false,
+                Node::FuncCall(call) if call.over().is_none() && self.is_aggregate_call(call, level.frame) => return false,
                 Node::ColumnRef(column) => {
                     let path = tree::names(column.fields());
                     shows |= path.is_none_or(|path| level.frame.resolves_here(&path, &self.leaves));
@@ -373,7 +373,7 @@ impl Reader<'_> {
         for node in targets.chain(sorts).chain([level.select.having_clause()]) {
             tree::walk(node, &mut |node| {
                 found |= match node {
-                    Node::FuncCall(call) if call.over().is_none() && self.is_aggregate_call(call) => {
+                    Node::FuncCall(call) if call.over().is_none() && self.is_aggregate_call(call, level.frame) => {
                         self.hangs_on_order(call, level, known)
                     }
                     Node::JsonObjectAgg(_) | Node::JsonArrayAgg(_) => !self.has_unique_key(level, &known.fixed),

@@ -9,31 +9,49 @@ use super::bind::{Draws, Reader};
 use super::catalog_functions::{self, Nature};
 use super::expression::Place;
 use super::relations::{self, Resolved};
+use super::scope::Frame;
 use crate::catalog::{Access, Call, CallSets, Closure, Function, Oid, References, RelationKind, SchemaEffect};
 use crate::error::PgError;
 use crate::shard_key::KeyType;
 use crate::sql::analysis::{Numbers, SessionCall, ShardgateCall};
 use crate::sql::body::SqlBodyReader;
+use crate::sql::called::{self, Given};
 use crate::sql::parse::tree;
 use crate::sql::rewrite::drawing;
 use crate::sql::utility::shardgate_call::{self, Naming};
 
 impl<'c> Reader<'c> {
     /// The function's name when it can only mean one of `pg_catalog`.
-    pub fn catalog_function<'n>(&self, call: &'n nodes::FuncCall) -> Option<&'n str> {
+    pub fn catalog_function<'n>(&self, call: &'n nodes::FuncCall, frame: &Frame<'_>) -> Option<&'n str> {
         let names = tree::names(call.funcname())?;
         match names.as_slice() {
             ["pg_catalog", name] => Some(name),
-            [name] if self.user_functions(None, name).is_empty() => Some(name),
+            [name] if self.functions_of_users(call, frame).is_empty() => Some(name),
             _ => None,
         }
     }
 
+    /// Functions of users that the call may mean.
+    pub(super) fn functions_of_users(&self, call: &nodes::FuncCall, frame: &Frame<'_>) -> Vec<&'c Function> {
+        let given = || Given::of(call, |argument| self.type_of_value(argument, frame));
+        match tree::names(call.funcname()).unwrap_or_default().as_slice() {
+            [name] => called::functions_of_users(self.context, &self.search_path, name, given),
+            [schema, name] => self.functions_named(name).filter(|function| function.schema == *schema).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn functions_named(&self, name: &str) -> impl Iterator<Item = &'c Function> + use<'c> {
+        let catalog = &self.context.catalog;
+        catalog.function_names.get(name).into_iter().flatten().filter_map(|oid| catalog.functions.get(oid))
+    }
+
     /// In FROM: a function of the schema `shardgate` whose rows the proxy gives.
-    pub fn own_call(&self, function: &nodes::RangeFunction) -> Option<Result<ShardgateCall, PgError>> {
+    pub fn own_call(&mut self, function: &nodes::RangeFunction) -> Option<Result<ShardgateCall, PgError>> {
+        let may_declare = std::mem::take(&mut self.may_declare);
         let is_user_function = |name: &str| self.context.catalog.function_names.contains_key(name);
         let is_schema_searched = self.search_path.iter().any(|schema| schema == shardgate_call::SCHEMA);
-        shardgate_call::in_from(function, &Naming { is_schema_searched, is_user_function: &is_user_function })
+        shardgate_call::in_from(function, &Naming { is_schema_searched, is_user_function: &is_user_function }, may_declare)
     }
 
     /// Its arguments are those of this text.
@@ -46,7 +64,7 @@ impl<'c> Reader<'c> {
     }
 
     /// Notes what a call does; whether it is an aggregate.
-    pub fn note_call(&mut self, call: &nodes::FuncCall, place: Place) -> Result<bool, PgError> {
+    pub fn note_call(&mut self, call: &nodes::FuncCall, frame: &Frame<'_>, place: Place) -> Result<bool, PgError> {
         let names = tree::names(call.funcname()).unwrap_or_default();
         let (schema, name) = match names.as_slice() {
             [name] => (None, *name),
@@ -67,7 +85,7 @@ impl<'c> Reader<'c> {
                 Draws::Nothing | Draws::Value | Draws::Select => self.notes.refuse(shardgate_call::not_alone(name)),
             }
         }
-        let candidates = self.user_functions(schema, name);
+        let candidates = self.functions_of_users(call, frame);
         let mut is_aggregate = call.agg_star || call.agg_distinct || call.agg_within_group || !call.agg_order().is_empty();
         is_aggregate |= !matches!(call.agg_filter(), Node::None);
         for function in &candidates {
@@ -88,7 +106,7 @@ impl<'c> Reader<'c> {
     }
 
     /// Whether a call is one of an aggregate or a window function, or may be.
-    pub fn is_aggregate_call(&self, call: &nodes::FuncCall) -> bool {
+    pub fn is_aggregate_call(&self, call: &nodes::FuncCall, frame: &Frame<'_>) -> bool {
         let names = tree::names(call.funcname()).unwrap_or_default();
         let (schema, name) = match names.as_slice() {
             [name] => (None, *name),
@@ -97,16 +115,16 @@ impl<'c> Reader<'c> {
         };
         let has_clause = call.agg_star || call.agg_distinct || call.agg_within_group || !call.agg_order().is_empty();
         let is_of_catalog = schema.is_none_or(|schema| schema == "pg_catalog") && catalog_functions::is_aggregate(name);
-        let mut users = self.user_functions(schema, name).into_iter();
         has_clause
             || !matches!(call.agg_filter(), Node::None)
             || is_of_catalog
-            || users.any(|function| matches!(function.kind, 'a' | 'w'))
+            || self.functions_of_users(call, frame).iter().any(|function| matches!(function.kind, 'a' | 'w'))
     }
 
-    /// A user made an aggregate of this name. Those of extensions are for types of theirs.
-    pub fn has_aggregate_of_user(&self, name: &str) -> bool {
-        self.user_functions(None, name).iter().any(|function| matches!(function.kind, 'a' | 'w') && !function.is_extension_member)
+    /// It may be an aggregate that a user made. Those of extensions are for types of theirs.
+    pub fn may_be_aggregate_of_user(&self, call: &nodes::FuncCall, frame: &Frame<'_>) -> bool {
+        let is_such = |function: &&Function| matches!(function.kind, 'a' | 'w') && !function.is_extension_member;
+        self.functions_of_users(call, frame).iter().any(is_such)
     }
 
     /// Operators of users call functions of users.
@@ -125,21 +143,11 @@ impl<'c> Reader<'c> {
 
     /// A name after a dot that may be a function's.
     pub fn note_field(&mut self, name: &str, place: Place) {
-        for function in self.user_functions(None, name) {
-            self.note_user_function(function, place);
+        for function in self.functions_named(name) {
+            if self.search_path.contains(&function.schema) {
+                self.note_user_function(function, place);
+            }
         }
-    }
-
-    pub(super) fn user_functions(&self, schema: Option<&str>, name: &str) -> Vec<&'c Function> {
-        let catalog = &self.context.catalog;
-        let Some(oids) = catalog.function_names.get(name) else {
-            return Vec::new();
-        };
-        let is_meant = |function: &&Function| match schema {
-            Some(schema) => function.schema == schema,
-            None => self.search_path.contains(&function.schema),
-        };
-        oids.iter().filter_map(|oid| catalog.functions.get(oid)).filter(is_meant).collect()
     }
 
     fn is_clock_of_users(&self, name: &str, call: &nodes::FuncCall) -> bool {

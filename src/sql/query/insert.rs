@@ -77,7 +77,10 @@ impl<'c> Reader<'c> {
             frame.items.pop();
         }
         let scope = Scope { frame: &frame, ctes: &ctes, windows: None };
-        let (outputs, is_complete) = self.returning(insert.returning_clause(), &scope, &mut findings)?;
+        self.returns_inserted = Some(self.depth);
+        let returned = self.returning(insert.returning_clause(), &scope, &mut findings);
+        self.returns_inserted = None;
+        let (outputs, is_complete) = returned?;
         self.check_copied_write(&target, is_values);
         self.note_notifying(&target, events);
         let is_split = self.notes.split_rows.is_some();

@@ -238,16 +238,18 @@ impl Reader<'_> {
         let mut is_possible = true;
         tree::walk(node, &mut |node| {
             let found = match node {
-                Node::FuncCall(call) if call.over().is_none() && self.is_aggregate_call(call) => match self.part(node, frame) {
-                    Part::Aggregate(call, aggregate) => {
-                        let found = self.call_text(call).zip(self.hidden_aggregate(call, aggregate, &mut making.groups));
-                        if let Some((_, index)) = found {
-                            making.set_collation(index, self.collation_of(node, frame));
+                Node::FuncCall(call) if call.over().is_none() && self.is_aggregate_call(call, frame) => {
+                    match self.part(node, frame) {
+                        Part::Aggregate(call, aggregate) => {
+                            let found = self.call_text(call).zip(self.hidden_aggregate(call, aggregate, &mut making.groups));
+                            if let Some((_, index)) = found {
+                                making.set_collation(index, self.collation_of(node, frame));
+                            }
+                            found.map(|(text, index)| (text.name.start..text.end, index))
                         }
-                        found.map(|(text, index)| (text.name.start..text.end, index))
+                        Part::Plain | Part::Mixed => None,
                     }
-                    Part::Plain | Part::Mixed => None,
-                },
+                }
                 Node::ColumnRef(reference) => {
                     let grouped = self.column_of(node, frame);
                     let index = making.grouped.iter().find(|(column, _)| Some(*column) == grouped).map(|(_, index)| *index);

@@ -102,9 +102,10 @@ impl Leaf<'_> {
 }
 
 pub fn column_properties(column: &catalog::Column, catalog: &Catalog) -> ColumnProperties {
-    let type_oid = base_type(column.type_oid, catalog);
+    let type_oid = catalog.under_domains(column.type_oid);
     ColumnProperties {
         type_oid,
+        is_domain: type_oid != column.type_oid,
         typmod: column.typmod,
         is_deterministic: column.is_deterministic,
         is_collation_c: column.is_collation_c,
@@ -112,17 +113,6 @@ pub fn column_properties(column: &catalog::Column, catalog: &Catalog) -> ColumnP
         is_not_null: column.is_not_null,
         has_equal_image: column.is_deterministic && has_equal_image(type_oid, column.typmod, catalog),
     }
-}
-
-/// The type under a domain; a domain compares and hashes like it.
-fn base_type(mut oid: u32, catalog: &Catalog) -> u32 {
-    for _ in 0..16 {
-        match catalog.types.get(&oid) {
-            Some(domain) if domain.kind == 'd' => oid = domain.base,
-            _ => break,
-        }
-    }
-    oid
 }
 
 /// Types within which equal values are the same value: an equality between columns of one such family carries a key over.

@@ -50,6 +50,7 @@ mod select_list;
 mod server;
 mod set_default;
 mod through_view;
+mod value_type;
 mod windows;
 mod with;
 
@@ -301,8 +302,10 @@ pub struct Output {
 /// What is known of a column's values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColumnProperties {
-    /// 0: unknown.
+    /// 0: unknown. Of a domain, the type under it.
     pub type_oid: u32,
+    /// It is, or may be, a domain over that type.
+    pub is_domain: bool,
     pub typmod: i32,
     /// Equality is bytewise, or of a type without collation.
     pub is_deterministic: bool,

@@ -274,7 +274,7 @@ impl Reader<'_> {
             && call.over().is_none()
             && call.agg_order().is_empty()
             && matches!(call.agg_filter(), Node::None);
-        match self.catalog_function(call) {
+        match self.catalog_function(call, frame) {
             Some(name) if is_plain => self.key_function(name, call.args().iter(), frame),
             _ => Operand::Other,
         }
@@ -345,8 +345,12 @@ impl Reader<'_> {
 
     /// The type of a cast without a length, precision or array bound, if it is one that keys can be compared with.
     pub fn cast_type(&self, cast: &nodes::TypeCast) -> Option<Oid> {
-        let name = cast.type_name()?;
-        if !name.typmods().is_empty() || name.setof || name.pct_type {
+        self.named_type(cast.type_name().filter(|name| name.typmods().is_empty())?)
+    }
+
+    /// The type of a name, with a length or precision or without, if it is one that keys can be compared with.
+    pub fn named_type(&self, name: &nodes::TypeName) -> Option<Oid> {
+        if name.setof || name.pct_type {
             return None;
         }
         let names: Vec<&str> = name.names().iter().filter_map(|part| part.sval()).collect();

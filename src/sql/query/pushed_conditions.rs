@@ -23,6 +23,7 @@ use super::aggregate::{GroupedQuery, Part};
 use super::bind::Reader;
 use super::catalog_functions::{self, Nature};
 use super::found_first::{Level, has_duplicates_dropped};
+use super::scope::Frame;
 use super::{Bound, Distinct, Grouping};
 use crate::sql::parse::tokens::Tokens;
 use crate::sql::parse::tree;
@@ -53,7 +54,7 @@ impl Reader<'_> {
         for (conjunct, range) in conjuncts.into_iter().zip(ranges) {
             match self.part(conjunct, query.frame) {
                 // Without GROUP BY it decides whether rows are looked at at all, and about the one group too.
-                Part::Plain if query.select.group_clause().is_empty() || !self.becomes_where(conjunct) => return None,
+                Part::Plain if query.select.group_clause().is_empty() || !self.becomes_where(conjunct, query.frame) => return None,
                 Part::Plain => having.rows.push(range),
                 Part::Aggregate(..) | Part::Mixed if self.stays_whole(conjunct, query) => having.groups.push((conjunct, range)),
                 Part::Aggregate(..) | Part::Mixed => return None,
@@ -63,13 +64,13 @@ impl Reader<'_> {
     }
 
     /// PostgreSQL makes a conjunct without aggregates part of WHERE: nothing in it is volatile.
-    fn becomes_where(&self, conjunct: Node<'_>) -> bool {
+    fn becomes_where(&self, conjunct: Node<'_>, frame: &Frame<'_>) -> bool {
         let mut is_moved = true;
         tree::walk(conjunct, &mut |node| {
             is_moved &= match node {
-                Node::FuncCall(call) => match self.catalog_function(call) {
+                Node::FuncCall(call) => match self.catalog_function(call, frame) {
                     Some(name) => matches!(catalog_functions::nature(name, call.args().len()), Nature::Plain | Nature::Clock),
-                    None => self.is_known_not_volatile(call),
+                    None => self.is_known_not_volatile(call, frame),
                 },
                 Node::A_Expr(e) => {
                     let name = e.name().iter().next_back().and_then(Node::as_str).unwrap_or_default();
@@ -84,13 +85,8 @@ impl Reader<'_> {
         is_moved
     }
 
-    fn is_known_not_volatile(&self, call: &nodes::FuncCall) -> bool {
-        let names = tree::names(call.funcname()).unwrap_or_default();
-        let found = match names.as_slice() {
-            [name] => self.user_functions(None, name),
-            [schema, name] => self.user_functions(Some(schema), name),
-            _ => return false,
-        };
+    fn is_known_not_volatile(&self, call: &nodes::FuncCall, frame: &Frame<'_>) -> bool {
+        let found = self.functions_of_users(call, frame);
         !found.is_empty() && found.iter().all(|function| function.volatility != 'v')
     }
 

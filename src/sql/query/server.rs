@@ -75,16 +75,15 @@ impl Reader<'_> {
         let mut asked = Asked { of_server: body.contains("current_catalog"), of_clock: mentions_clock(&body) };
         let catalog = &self.context.catalog;
         for called in SqlBodyReader.references(&function.language, &function.body).functions {
-            match catalog.function_names.get(&called.name) {
-                Some(candidates) => {
-                    for other in candidates.iter().filter_map(|oid| catalog.functions.get(oid)) {
-                        let of_other = self.server_calls(other, seen);
-                        asked.of_server |= of_other.of_server;
-                        asked.of_clock |= of_other.of_clock;
-                    }
-                }
-                None => asked.of_server |= catalog_functions::nature(&called.name, 0) == Nature::Server,
+            let candidates = catalog.function_names.get(&called.name).into_iter().flatten();
+            for other in candidates.filter_map(|oid| catalog.functions.get(oid)) {
+                let of_other = self.server_calls(other, seen);
+                asked.of_server |= of_other.of_server;
+                asked.of_clock |= of_other.of_clock;
             }
+            // Beside those of users, unless the schema says which.
+            let may_be_built_in = called.schema.as_deref().is_none_or(|schema| schema == "pg_catalog");
+            asked.of_server |= may_be_built_in && catalog_functions::nature(&called.name, 0) == Nature::Server;
         }
         asked
     }

@@ -42,7 +42,7 @@ impl Reader<'_> {
     fn window_hangs_on_order(&self, call: &nodes::FuncCall, over: &nodes::WindowDef, level: &Level<'_, '_>, known: &Known) -> bool {
         let Some(window) = window(over, level.select) else { return true };
         let is_whole = window.frame & FRAME_OF_ROWS == 0 || window.frame & FRAME_OF_ALL == FRAME_OF_ALL;
-        match self.catalog_function(call) {
+        match self.catalog_function(call, level.frame) {
             Some("rank" | "dense_rank" | "percent_rank" | "cume_dist") => false,
             Some(_) if is_whole && self.is_orderless(call, level.frame) => false,
             Some(_) | None => !self.tells_rows_apart(&window, level, known),

@@ -16,6 +16,7 @@ use pg_raw_parse::{ConstValue, Node, nodes};
 use super::value_rows::value_rows;
 use crate::catalog::{Column, Relation, SequenceName, quoted_identifier};
 use crate::error::PgError;
+use crate::sql::called::{self, Given};
 use crate::sql::context::Context;
 use crate::sql::parse;
 use crate::sql::parse::lexer::{self, TokenKind};
@@ -552,9 +553,11 @@ fn is_without_numbers(value: Node<'_>, context: &Context) -> bool {
 /// A function of pg_catalog that gives one value for its arguments, whatever they are: of others the rows may be several, each
 /// of which would have a number of its own.
 fn is_of_one_value(call: &nodes::FuncCall, context: &Context) -> bool {
+    let given = || Given::of(call, |_| None);
+    let is_of_postgresql = |name: &str| called::functions_of_users(context, &context.search_path, name, given).is_empty();
     let name = match tree::names(call.funcname()).as_deref() {
         Some(["pg_catalog", name]) => *name,
-        Some([name]) if !context.catalog.function_names.contains_key(*name) => *name,
+        Some([name]) if is_of_postgresql(name) => *name,
         _ => return false,
     };
     call.over().is_none() && OF_ONE_VALUE.contains(&name)

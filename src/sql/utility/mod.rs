@@ -11,5 +11,5 @@ pub mod own_relations;
 pub(super) mod session_command;
 pub(super) mod set_config;
 pub mod set_sequence;
-pub(super) mod shardgate_call;
+pub mod shardgate_call;
 pub mod table_as;

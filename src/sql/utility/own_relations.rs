@@ -16,8 +16,9 @@ use pg_raw_parse::list::NodeList;
 use pg_raw_parse::walk::{Recurse, walk_manual};
 use pg_raw_parse::{Node, nodes};
 
-use super::shardgate_call::{SCHEMA, columns_in_from};
+use super::shardgate_call::{Answers, Naming, SCHEMA, answers, has_rows};
 use crate::error::PgError;
+use crate::sql::called::{self, Given};
 use crate::sql::context::Context;
 use crate::sql::parse::tree;
 use crate::sql::query::is_own_relation;
@@ -137,10 +138,15 @@ impl<'n> Names<'n> {
             self.has_nameless_function = true;
             return;
         };
-        let own = own_function(function).and_then(columns_in_from).unwrap_or_default().iter().copied();
+        let own = match own_function(function).and_then(answers) {
+            Some(Answers::Rows(columns)) => columns,
+            // Its column has the name that the call has here.
+            Some(Answers::Value) => std::slice::from_ref(&name),
+            Some(Answers::Nothing) | None => &[],
+        };
         let renamed = alias.into_iter().flat_map(|alias| alias.colnames().iter().filter_map(Node::as_str));
         let defined = function.coldeflist().iter().filter_map(|column| column.colname());
-        let columns: BTreeSet<&str> = renamed.chain(defined).chain(own).collect();
+        let columns: BTreeSet<&str> = renamed.chain(defined).chain(own.iter().copied()).collect();
         self.functions.entry(name).and_modify(|known| known.retain(|column| columns.contains(column))).or_insert(columns);
     }
 
@@ -212,13 +218,18 @@ fn name_of_call(function: &nodes::RangeFunction) -> Option<&str> {
 /// A call of one of PostgreSQL's own functions, and of none of the same name that a user has made.
 fn check_function(call: &nodes::FuncCall, context: &Context) -> Result<(), PgError> {
     let names = tree::names(call.funcname()).unwrap_or_default();
-    let is_meant = match names.as_slice() {
-        ["pg_catalog", name] => is_computing(name),
-        // Without rows that the proxy has given for it, it fails.
-        [SCHEMA, name] => columns_in_from(name).is_some(),
-        [name] if columns_in_from(name).is_some() => !context.catalog.function_names.contains_key(*name),
-        [name] => is_computing(name) && !context.catalog.function_names.contains_key(*name),
-        _ => false,
+    let is_user_function = |name: &str| context.catalog.function_names.contains_key(name);
+    let is_schema_searched = context.search_path.iter().any(|schema| schema == SCHEMA);
+    let naming = Naming { is_schema_searched, is_user_function: &is_user_function };
+    let is_meant = match (naming.function(call), names.as_slice()) {
+        // By the rule by which the proxy has given rows for it: without them it fails, or would find those of another call.
+        (Some(name), _) => has_rows(name),
+        (None, ["pg_catalog", name]) => is_computing(name),
+        (None, [name]) => {
+            let given = || Given::of(call, |_| None);
+            is_computing(name) && called::functions_of_users(context, &context.search_path, name, given).is_empty()
+        }
+        (None, _) => false,
     };
     if is_meant { Ok(()) } else { Err(not_here(&format!("function {}()", names.join(".")))) }
 }
@@ -344,6 +355,26 @@ mod tests {
             assert!(refusal(text).is_some(), "{text}");
         }
         assert_eq!(refusal("SELECT f.g, s.name FROM unnest(ARRAY['a']) AS f (g), shardgate.shards s"), None);
+    }
+
+    /// What the proxy does not take for its own has no rows of this statement there.
+    #[test]
+    fn own_functions_are_named_as_the_proxy_reads_names() {
+        let told = |text: &str, path: &[&str]| {
+            let tree = parse::parse(text).expect(text);
+            check(tree.stmts().next().expect(text), &Fixture::default().context(path, &[])).is_ok()
+        };
+        for (text, path, is_meant) in [
+            ("SELECT p.step FROM shardgate.shards s, shardgate.plan_tables() p", &["public"][..], true),
+            ("SELECT p.step FROM shardgate.shards s, plan_tables() p", &["public"], false),
+            ("SELECT p.step FROM shardgate.shards s, plan_tables() p", &["public", "shardgate"], true),
+            ("SELECT u.move_id FROM undistribute_table('t') u", &["public"], true),
+            ("SELECT p.p FROM shardgate.map_key('t', 'k', 's') p", &["public"], true),
+            ("SELECT p.other FROM shardgate.map_key('t', 'k', 's') p", &["public"], false),
+            ("SELECT 1 FROM shardgate.shards s, shardgate.add_shard('a', 'b')", &["public"], false),
+        ] {
+            assert_eq!(told(text, path), is_meant, "{text} {path:?}");
+        }
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Calls of the functions of the schema `shardgate`: `SELECT shardgate.f(…)`, `SELECT * FROM shardgate.f(…)`, `CALL`.
 //!
 //! They are recognised when the statement is one such call and nothing else, with arguments that are constants, parameters or
-//! arrays of these. Those that give rows and change nothing may also stand in FROM of any statement over relations of the schema:
-//! the proxy gives their rows to the map database, where the statement runs. What each function takes is the callee's knowledge, not this module's.
+//! arrays of these. Those that answer with rows, or with a value, may also be selected from, with columns and conditions: the proxy
+//! calls the function and gives its rows to the map database, where the statement runs. One that changes nothing may stand beside
+//! relations of the schema and in sub-selects; one that changes the map is the only item of FROM, so that it runs once.
+//! What each function takes is the callee's knowledge, not this module's.
 
 use pg_raw_parse::{Node, nodes};
 
 use crate::catalog::{Catalog, Function, Oid, References, RelationKind, quoted_literal, shown_name};
 use crate::error::{PgError, SqlState};
-use crate::sql::analysis::{ArgumentValue, CallArgument, ShardgateCall};
+use crate::sql::analysis::{ArgumentValue, CallArgument, ProxyRows, ShardgateCall};
 use crate::sql::parse::tree;
 
 /// The schema that belongs to the proxy.
@@ -16,55 +18,97 @@ pub const SCHEMA: &str = "shardgate";
 
 pub const UNIQUE_ID: &str = "unique_id";
 
-const FUNCTIONS: [&str; 26] = [
-    "add_shard",
-    "alter_shard",
-    "citus_move_shard_placement",
-    "create_distributed_table",
-    "create_reference_table",
-    "declare_function",
-    "distribute_table",
-    "distribute_tables",
-    "drop_shard",
-    "isolate_key",
-    "locate",
-    "map_key",
-    "map_keys",
-    "merge_partitions",
-    "move_partition",
-    "move_partitions",
-    "plan_tables",
-    "rebalance",
-    "rebalance_table_shards",
-    "redistribute_table",
-    "reference_table",
-    "set_default_shard",
-    "split_partition",
-    "time_partitions",
-    "undistribute_table",
-    "unique_id",
-];
-
-/// Those that give rows and change nothing, with their columns: they may stand in FROM beside relations of the schema.
-const ROW_FUNCTIONS: [(&str, &[&str]); 2] = [
-    ("locate", &["partition_id", "shard", "epoch"]),
-    ("plan_tables", &["step", "kind", "table_name", "statement", "reason", "warning"]),
-];
-
-/// The columns of a function that may stand in FROM.
-pub fn columns_in_from(name: &str) -> Option<&'static [&'static str]> {
-    ROW_FUNCTIONS.iter().find(|(known, _)| *known == name).map(|(_, columns)| *columns)
+/// What a call answers with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// `void`.
+    Nothing,
+    /// One value, in a column that has the function's name.
+    Value,
+    /// Rows with these columns.
+    Rows(&'static [&'static str]),
 }
 
-/// A call in FROM of a larger statement; `None`: of something else, or where it must be alone.
-pub fn in_from(from: &nodes::RangeFunction, naming: &Naming<'_>) -> Option<Result<ShardgateCall, PgError>> {
+const MOVES: Answers = Answers::Rows(&["move_id", "source", "target", "partitions", "bytes", "expected_seconds"]);
+const PLAN: Answers = Answers::Rows(&["step", "kind", "table_name", "statement", "reason", "warning"]);
+const PLACE: Answers = Answers::Rows(&["partition_id", "shard", "epoch"]);
+
+/// Every function of the schema, sorted.
+pub const FUNCTIONS: [(&str, Answers); 26] = [
+    ("add_shard", Answers::Nothing),
+    ("alter_shard", Answers::Nothing),
+    ("citus_move_shard_placement", Answers::Nothing),
+    ("create_distributed_table", Answers::Nothing),
+    ("create_reference_table", Answers::Nothing),
+    ("declare_function", Answers::Nothing),
+    ("distribute_table", Answers::Nothing),
+    ("distribute_tables", Answers::Nothing),
+    ("drop_shard", Answers::Nothing),
+    ("isolate_key", Answers::Value),
+    ("locate", PLACE),
+    ("map_key", Answers::Value),
+    ("map_keys", Answers::Value),
+    ("merge_partitions", Answers::Value),
+    ("move_partition", Answers::Value),
+    ("move_partitions", Answers::Value),
+    ("plan_tables", PLAN),
+    ("rebalance", MOVES),
+    ("rebalance_table_shards", Answers::Nothing),
+    ("redistribute_table", MOVES),
+    ("reference_table", Answers::Nothing),
+    ("set_default_shard", Answers::Value),
+    ("split_partition", Answers::Value),
+    ("time_partitions", Answers::Nothing),
+    ("undistribute_table", MOVES),
+    (UNIQUE_ID, Answers::Value),
+];
+
+/// They change nothing of the map.
+const QUERIES: [&str; 3] = ["locate", "plan_tables", UNIQUE_ID];
+
+/// `None`: there is no such function.
+pub fn answers(name: &str) -> Option<Answers> {
+    FUNCTIONS.iter().find(|(known, _)| *known == name).map(|(_, answers)| *answers)
+}
+
+/// May it stand in FROM of a statement of its own? What answers with nothing has no rows to select from.
+pub fn has_rows(name: &str) -> bool {
+    matches!(answers(name), Some(Answers::Value | Answers::Rows(_)))
+}
+
+/// Does a call change the map?
+pub fn is_declaration(name: &str) -> bool {
+    answers(name).is_some() && !QUERIES.contains(&name)
+}
+
+/// The call that changes the map, of those that a statement selects from.
+pub fn declaration_among(rows: &ProxyRows) -> Option<&ShardgateCall> {
+    rows.calls.iter().find(|call| is_declaration(&call.function))
+}
+
+/// FROM is one call and nothing else, so that it runs once: what changes the map may only stand there.
+pub fn is_only_source(statement: &nodes::SelectStmt) -> bool {
+    let is_call = |from: Node<'_>| matches!(from, Node::RangeFunction(_));
+    statement.from_clause().len() == 1
+        && statement.from_clause().first().is_some_and(is_call)
+        && statement.op == nodes::SetOperation::SETOP_NONE
+        && statement.with_clause().is_none()
+        && statement.locking_clause().is_empty()
+}
+
+/// A call in FROM of a statement with columns, conditions or joins; `None`: of something else, or of what has no rows.
+/// `may_declare`: it runs once, and so may be one that changes the map.
+pub fn in_from(from: &nodes::RangeFunction, naming: &Naming<'_>, may_declare: bool) -> Option<Result<ShardgateCall, PgError>> {
     let item = from.functions().first().filter(|_| from.functions().len() == 1)?;
     let function = match item.as_node_list().and_then(|item| item.first()).unwrap_or(item) {
         Node::FuncCall(function) => function,
         _ => return None,
     };
-    let name = naming.function(function).filter(|name| columns_in_from(name).is_some())?;
-    Some(call(function, name, true, None))
+    let name = naming.function(function).filter(|name| has_rows(name))?;
+    match may_declare || !is_declaration(name) {
+        true => Some(call(function, name, true, None)),
+        false => Some(Err(not_alone(name))),
+    }
 }
 
 /// Names that Citus users know: also without the schema, unless the database has a function of that name.
@@ -90,7 +134,7 @@ impl Naming<'_> {
         let names = tree::names(call.funcname())?;
         match names.as_slice() {
             [SCHEMA, name] => Some(name),
-            [name] if self.is_schema_searched && FUNCTIONS.contains(name) && !(self.is_user_function)(name) => Some(name),
+            [name] if self.is_schema_searched && answers(name).is_some() && !(self.is_user_function)(name) => Some(name),
             [name] if CITUS_FUNCTIONS.contains(name) && !(self.is_user_function)(name) => Some(name),
             _ => None,
         }
@@ -181,9 +225,10 @@ fn is_star(node: Node<'_>) -> bool {
 }
 
 fn call(function: &nodes::FuncCall, name: &str, is_from: bool, alias: Option<String>) -> Result<ShardgateCall, PgError> {
-    if !FUNCTIONS.contains(&name) {
+    if answers(name).is_none() {
+        let known: Vec<&str> = FUNCTIONS.iter().map(|(name, _)| *name).collect();
         return Err(PgError::new(SqlState::UNDEFINED_FUNCTION, format!("function shardgate.{name} does not exist"))
-            .with_hint(format!("The functions of this schema are {}.", FUNCTIONS.join(", "))));
+            .with_hint(format!("The functions of this schema are {}.", known.join(", "))));
     }
     let arguments: Result<Vec<CallArgument>, PgError> =
         function.args().iter().map(|argument| call_argument(argument, name)).collect();

@@ -60,13 +60,15 @@ async fn what_is_wrong_is_named_with_its_place() {
 #[tokio::test]
 async fn servers_without_replication_or_prepared_transactions_are_named() {
     use crate::support::Cluster;
-    let cluster = Cluster::start_with(1, &[("wal_level", "replica"), ("max_prepared_transactions", "0")]).await;
+    let cluster = Cluster::start_with(2, &[("wal_level", "replica"), ("max_prepared_transactions", "0")]).await;
     let map = super::connect_map(&cluster, true).await;
     let control = shardgate::declare::Control::new(map.clone(), vec![]);
     let d = Declarer { cluster, map, control };
     let configuration = config(&d.cluster.map_url(), &["postgres"], "shard");
     assert!(lines(&findings(&configuration).await).starts_with("map: there is no shard yet."));
     d.add(0).await.expect("add");
+    assert_eq!(lines(&findings(&configuration).await), "", "one shard needs neither");
+    d.add(1).await.expect("add");
     let told = lines(&findings(&configuration).await);
     assert!(told.contains("wal_level is replica") && told.contains("max_prepared_transactions is 0"), "{told}");
 }
@@ -93,8 +95,31 @@ async fn a_shard_whose_url_sessions_cannot_use_is_named_with_the_reason() {
     let told = lines(&findings(&config(&d.cluster.map_url(), &["postgres"], "shard")).await);
     let expected = "shard \"odd\": the url of shard \"odd\" is not valid (The URL's parameter \"hostaddr\" is not known";
     assert!(told.contains(expected), "{told}");
-    let expected = "shard \"open\": its password stands in the map";
+    let expected = "warning: shard \"open\": its password stands in the map";
     assert!(told.contains(expected) && !told.contains("s3cret"), "{told}");
+}
+
+/// Of a cluster that runs, whose urls have passwords in them.
+#[tokio::test]
+async fn a_warning_fails_nothing() {
+    let d = Declarer::start(1).await;
+    let url = d.cluster.shard_url(0).replace("//postgres@", "//postgres:s3cret@");
+    d.call("add_shard", &["home", &url]).await.expect("add");
+    let check = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_shardgate"));
+        command.arg("check").args(arguments).env("SHARDGATE__MAP__URL", d.cluster.map_url());
+        command.env("SHARDGATE__AUTH__METHOD", "trust").env("SHARDGATE__AUTH__BACKEND_USER", "shard");
+        let output = command.output().expect("run");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (code, told) = check(&["--json"]);
+    let found: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    let found = found["findings"].as_array().expect("findings");
+    let levels: Vec<&str> = found.iter().filter_map(|finding| finding["level"].as_str()).collect();
+    let of_password = |finding: &&serde_json::Value| finding["finding"].as_str().is_some_and(|text| text.contains("password"));
+    assert_eq!(found.iter().filter(of_password).filter_map(|finding| finding["level"].as_str()).collect::<Vec<_>>(), ["warning"]);
+    assert_eq!(code, Some(i32::from(levels.contains(&"error"))), "{told}");
+    assert!(!told.contains("s3cret"));
 }
 
 /// A program that reads the findings finds wrong settings among them.

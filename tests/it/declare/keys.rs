@@ -143,6 +143,11 @@ async fn a_range_table_begins_with_its_pieces_on_their_shards() {
     for (rest, message) in [
         (vec![("bounds", "{1}")], "bounds are given for strategy 'range' only, without colocate_with"),
         (
+            vec![("strategy", "range"), ("planned_shards", "3")],
+            "planned_shards is given for strategy 'hash' only, without colocate_with",
+        ),
+        (vec![("planned_shards", "0")], "planned_shards must be between 1 and 10000"),
+        (
             vec![("strategy", "range"), ("bounds", "{1}"), ("colocate_with", "old")],
             "bounds are given for strategy 'range' only, without colocate_with",
         ),
@@ -153,4 +158,7 @@ async fn a_range_table_begins_with_its_pieces_on_their_shards() {
         let error = d.call_named("distribute_table", &declare("t", "id", rest)).await.unwrap_err();
         assert_eq!(error.message, message);
     }
+    d.call_named("distribute_table", &declare("t", "id", vec![("planned_shards", "12")])).await.expect("declared");
+    let made = "SELECT max(count) FROM (SELECT count(*) FROM shardgate.partitions GROUP BY colocation_group) g";
+    assert_eq!(d.value_on_map(made).await, "120");
 }

@@ -133,6 +133,122 @@ async fn shards_are_made_even_and_emptied_by_calls_in_sql() {
     until_all_are_done(&cluster).await;
     assert_eq!(partitions_on(&proxy, "t", "c").await, Vec::<i32>::new());
     assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
+    tables_get_another_key_and_another_group(&cluster, &proxy).await;
+    tables_are_taken_back(&cluster, &proxy).await;
+    assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
+}
+
+async fn refused(client: &tokio_postgres::Client, call: &str, expected: &str) {
+    let error = client.simple_query(&format!("SELECT * FROM shardgate.{call}")).await.expect_err(call);
+    let error = error.as_db_error().expect("an answer");
+    let told = format!(
+        "{} {} | {} | {}",
+        error.code().code(),
+        error.message(),
+        error.detail().unwrap_or_default(),
+        error.hint().unwrap_or_default()
+    );
+    assert!(told.contains(expected), "{call}: {told}");
+}
+
+async fn value(client: &tokio_postgres::Client, sql: &str) -> String {
+    let rows = client.simple_query(sql).await.expect(sql);
+    let found = rows.iter().find_map(|row| if let tokio_postgres::SimpleQueryMessage::Row(row) = row { row.get(0) } else { None });
+    found.expect(sql).to_owned()
+}
+
+/// `orders` by tenant becomes `orders` by id, and then a table of the group of `t`. Rows are written meanwhile.
+async fn tables_get_another_key_and_another_group(cluster: &Cluster, proxy: &Proxy) {
+    let client = proxy.connect().await;
+    for statement in [
+        "CREATE TABLE orders (tenant int, id int, note text, PRIMARY KEY (tenant, id))",
+        "SELECT shardgate.distribute_table('orders', 'tenant', partitions => 4)",
+        "INSERT INTO orders SELECT g % 7, g, 'n' FROM generate_series(1, 300) g",
+    ] {
+        client.batch_execute(statement).await.expect(statement);
+    }
+    let before = partitions_on(proxy, "orders", "b").await;
+    refused(&client, "redistribute_table('orders', key => 'note')", "0A000 cannot distribute table \"orders\" | ").await;
+    refused(&client, "redistribute_table('orders', key => 'nothing')", "42703 ").await;
+    refused(&client, "redistribute_table('orders', strategy => 'random')", "22023 unknown strategy").await;
+    refused(&client, "redistribute_table('orders', strategy => 'range', planned_shards => 4)", "22023 planned_shards").await;
+    refused(
+        &client,
+        "redistribute_table('orders', key => 'id', colocate_with => 't')",
+        "55000 the rows of \"orders\" cannot move to the home shard alone | Moves carry all tables of a colocation group: those of \
+         \"t\" would move to the home shard \"a\", too. | If it has the room: SELECT * FROM shardgate.redistribute_table('public.orders', \
+         key => 'id', colocate_with => 't', with_colocated => true).",
+    )
+    .await;
+    let shown = client.query("SELECT * FROM shardgate.redistribute_table('orders', key => 'id', dry_run => true)", &[]).await;
+    let shown = shown.expect("a dry run");
+    assert!(!shown.is_empty() && shown.iter().all(|row| row.get::<_, Option<i32>>("move_id").is_none()));
+    assert!(shown.iter().all(|row| row.get::<_, &str>("target") == "a"));
+    assert_eq!(partitions_on(proxy, "orders", "b").await, before, "nothing has moved");
+
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let writer = tokio::spawn(write_orders(proxy.connect().await, std::sync::Arc::clone(&stop)));
+    let by_id = "SELECT source FROM shardgate.redistribute_table('orders', key => 'id') WHERE target <> 'a' AND move_id > 0";
+    assert!(client.query(by_id, &[]).await.expect("by id").iter().all(|row| row.get::<_, &str>(0) == "a"));
+    until_all_are_done(cluster).await;
+    assert_eq!(value(&client, "SELECT key FROM shardgate.tables WHERE table_name = 'orders'").await, "id");
+    assert!(!partitions_on(proxy, "orders", "b").await.is_empty());
+    let with_t = "SELECT count(*) FROM shardgate.redistribute_table('orders', colocate_with => 't', with_colocated => true)";
+    client.query_one(with_t, &[]).await.expect("in the group of t");
+    until_all_are_done(cluster).await;
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let written = writer.await.expect("no panic");
+    assert!(written > 0);
+    assert_eq!(value(&client, "SELECT count(*) FROM orders").await, (300 + written).to_string());
+    assert_eq!(value(&client, "SELECT count(*) FROM orders JOIN t USING (id)").await, (300 + written).to_string());
+    for id in [1, 150, 300 + written] {
+        assert_eq!(value(&client, &format!("SELECT count(*) FROM orders WHERE id = {id}")).await, "1");
+    }
+    refused(&client, "redistribute_table('orders', colocate_with => 't')", "42710 table \"orders\" is colocated with it already")
+        .await;
+    let groups = "SELECT count(DISTINCT colocation_group) FROM shardgate.tables WHERE table_name IN ('t', 'orders')";
+    assert_eq!(value(&client, groups).await, "1");
+    assert!(!partitions_on(proxy, "orders", "b").await.is_empty(), "both are spread");
+}
+
+async fn write_orders(client: tokio_postgres::Client, stop: std::sync::Arc<std::sync::atomic::AtomicBool>) -> i32 {
+    let mut written = 0;
+    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+        let id = 301 + written;
+        let sql = format!("INSERT INTO orders VALUES ({}, {id}, 'w')", id % 7);
+        client.batch_execute(&sql).await.expect("nobody is told");
+        written += 1;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    written
+}
+
+async fn tables_are_taken_back(cluster: &Cluster, proxy: &Proxy) {
+    let client = proxy.connect().await;
+    let orders = value(&client, "SELECT count(*) FROM orders").await;
+    refused(
+        &client,
+        "undistribute_table('orders', dry_run => true)",
+        "shardgate.undistribute_table('public.orders', with_colocated => true)",
+    )
+    .await;
+    let dry = "SELECT source, target FROM shardgate.undistribute_table('orders', dry_run => true, with_colocated => true)";
+    let shown = client.query(dry, &[]).await.expect("a dry run");
+    assert!(!shown.is_empty() && shown.iter().all(|row| row.get::<_, &str>(1) == "a"));
+    assert!(!partitions_on(proxy, "orders", "b").await.is_empty(), "nothing has moved");
+    let back = client.query("SELECT * FROM shardgate.undistribute_table('orders', with_colocated => true)", &[]).await;
+    assert!(back.expect("at home").iter().all(|row| row.get::<_, i32>("move_id") > 0));
+    let kinds = "SELECT string_agg(table_name || ' ' || kind, ', ' ORDER BY table_name) FROM shardgate.tables";
+    assert_eq!(value(&client, kinds).await, "orders home, t sharded");
+    assert_eq!(value(&client, "SELECT count(*) FROM orders").await, orders);
+    assert_eq!(value(&client, "SELECT count(*) FROM t").await, "12000");
+    for shard in 1..3 {
+        let there = cluster.connect_shard(shard).await;
+        let rows: i64 =
+            there.query_one("SELECT (SELECT count(*) FROM orders) + (SELECT count(*) FROM t)", &[]).await.expect("count").get(0);
+        assert_eq!(rows, 0);
+    }
+    refused(&client, "undistribute_table('orders')", "55000 table \"orders\" is not sharded").await;
 }
 
 /// Nothing was aborted.

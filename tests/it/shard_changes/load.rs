@@ -25,6 +25,8 @@ pub struct Written {
     /// First ids of pairs that were sent, whatever became of them.
     pairs: Vec<i64>,
     pub errors: Vec<String>,
+    /// The ids of what got an error.
+    pub failed: Vec<Vec<i64>>,
 }
 
 impl Load {
@@ -57,6 +59,7 @@ impl Load {
             all.acknowledged.extend(written.acknowledged);
             all.pairs.extend(written.pairs);
             all.errors.extend(written.errors);
+            all.failed.extend(written.failed);
         }
         let stored = stored(stage).await;
         let lost: Vec<&i64> = all.acknowledged.iter().filter(|id| !stored.contains(id)).collect();
@@ -106,6 +109,7 @@ async fn write(address: SocketAddr, first: i64, stop: &AtomicBool, acknowledged:
             client.ask("ROLLBACK").await;
         }
         written.errors.push(told);
+        written.failed.push(if is_pair { vec![id, id + 1] } else { vec![id] });
     }
     written
 }

@@ -27,12 +27,12 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     }
     moving.none_is_silent().await?;
     let _quiet = moving.quiet().await;
-    let estimate = Estimate::measure(moving, Direction::Forward).await?;
+    let estimate = Box::pin(Estimate::measure(moving, Direction::Forward)).await?;
     if let Some(reason) = estimate.excess(moving, Direction::Forward) {
         return Err(Stop::Again(reason));
     }
     estimate.note(moving).await?;
-    cutting_over::run(moving, Direction::Forward).await
+    Box::pin(cutting_over::run(moving, Direction::Forward)).await
 }
 
 /// Until a marker arrives well within the time for which statements may be held.

@@ -181,7 +181,7 @@ async fn roll_back(moving: &mut Moving) -> Result<(), Stop> {
     if !is_still_asked(moving).await? {
         return Ok(());
     }
-    cutting_over::run(moving, Direction::Back).await
+    Box::pin(cutting_over::run(moving, Direction::Back)).await
 }
 
 async fn is_still_asked(moving: &Moving) -> Result<bool, Stop> {

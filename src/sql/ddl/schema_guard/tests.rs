@@ -94,6 +94,7 @@ fn renames_of_distributed_tables_are_reported() {
     for (text, expected) in [
         ("ALTER TABLE t RENAME TO z", true),
         ("ALTER TABLE public.ref RENAME TO z", true),
+        ("ALTER INDEX t RENAME TO z", true),
         ("ALTER TABLE t SET SCHEMA app", true),
         ("ALTER SCHEMA app RENAME TO z", true),
         ("ALTER SCHEMA ops RENAME TO z", false),
