@@ -50,8 +50,10 @@ pub(super) struct Beside {
     /// Locked while the slot of the way back must not be advanced.
     pub(super) quiet: Arc<tokio::sync::Mutex<()>>,
     /// Of both sides: who has a connection to a server hears when it is the primary no more.
-    pub(super) primaries: Arc<parking_lot::Mutex<Vec<(ShardId, Arc<Primary>)>>>,
+    pub(super) primaries: Arc<parking_lot::Mutex<Primaries>>,
 }
+
+type Primaries = Vec<(ShardId, Arc<Primary>)>;
 
 impl Beside {
     /// What the map knows by now.
