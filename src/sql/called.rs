@@ -36,12 +36,12 @@ pub enum Given {
 }
 
 impl Given {
-    pub fn of(call: &nodes::FuncCall, mut type_of: impl FnMut(Node<'_>) -> Option<ArgumentType>) -> Self {
+    pub fn of(call: &nodes::FuncCall, type_of: impl FnMut(Node<'_>) -> Option<ArgumentType>) -> Self {
         let has_names = call.args().iter().any(|argument| matches!(argument, Node::NamedArgExpr(_)));
         if call.func_variadic || call.agg_within_group || has_names {
             return Self::Otherwise;
         }
-        Self::InPlaces(call.args().iter().map(|argument| type_of(argument)).collect())
+        Self::InPlaces(call.args().iter().map(type_of).collect())
     }
 }
 
