@@ -8,8 +8,12 @@ COPY . .
 RUN cargo build --release --locked --bins
 
 FROM debian:trixie-slim
-# pg_dump copies the schema to a new shard, and must not be older than the shards; pg_isready is the health check.
-RUN apt-get update && apt-get install -y --no-install-recommends postgresql-client ca-certificates \
+# pg_dump copies the schema to a new shard, and must not be older than the home shard: of the newest PostgreSQL, from its own packages
+# (apt.postgresql.org). pg_isready is the health check.
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates postgresql-common \
+    && /usr/share/postgresql-common/pgdg/apt.postgresql.org.sh -y \
+    && apt-get install -y --no-install-recommends postgresql-client-18 \
+    && apt-get purge -y --auto-remove postgresql-common \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 10001 --no-create-home --home-dir / --shell /usr/sbin/nologin shardgate
 COPY --from=build /build/target/release/shardgate /build/target/release/shard-rebalance /usr/local/bin/

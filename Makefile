@@ -4,11 +4,21 @@ CARGO ?= cargo
 # Where cargo puts the demo's programs, also where its environment names another directory.
 BINARIES = $(or $(CARGO_TARGET_DIR),target)/demo
 DEMO_ARGUMENTS = $(if $(PORT),--port $(PORT)) $(if $(SHARDS),--shards $(SHARDS)) $(if $(DETACH),--detach)
+# What is run with other versions of PostgreSQL than the system's, by the names of the tests. docs/operations.md has them as a table.
+TESTS_OF_18 = sessions::answers sessions::bodies sessions::copies sessions::cursors sessions::databases sessions::ddl:: sessions::explain \
+    sessions::foreign_types sessions::held sessions::mixed sessions::own_definitions sessions::parity sessions::pinned sessions::prepared \
+    sessions::schema sessions::sealed:: sessions::temporary sessions::user_schemas transactions:: declare::check declare::keys \
+    declare::reading declare::reference_tables declare::shards declare::tables online_moves::aborts online_moves::crossings \
+    online_moves::kills online_moves::partitioned online_moves::references online_moves::rollbacks
+TESTS_OF_17 = servers:: relations:: declare::shards declare::reading:: sessions::bodies sessions::ddl:: sessions::parity transactions::dumps \
+    online_moves::aborts
+# The directories of PostgreSQL 18's programs, beside which the tests of mixed clusters start the system's.
+FIND_18 = SHARDGATE_TEST_PG18=$${SHARDGATE_TEST_PG18:-$$(sh scripts/postgres.sh 18)} || exit 1; export SHARDGATE_TEST_PG18
 # Seconds that each fuzz target gets.
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo demo-move demo-stop test test-only lint bench soak fuzz
+.PHONY: help setup build demo demo-move demo-stop test test-setup test-only test-majors lint bench soak fuzz
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -31,17 +41,36 @@ demo-move: setup ## partitions move under pgbench, and what the clients saw (MOV
 demo-stop: ## ends what `make demo DETACH=1` started
 	@if [ -x $(BINARIES)/shardgate ]; then $(BINARIES)/shardgate demo stop; else echo "no demo was built here"; fi
 
-test: setup lint test-only ## formatting, lints, documentation, every test (PG=18: with PostgreSQL 18; 16 and 17 too)
+test: test-setup lint test-only $(if $(PG),,test-majors) ## formatting, lints, documentation, every test, and some with PostgreSQL 17 and 18 (PG=18: every test with 18; 16 and 17 too)
+
+# What fetches other versions of PostgreSQL, too.
+test-setup:
+	@sh scripts/setup.sh tests
 
 # The tests' own closing lines come last. PG=16, 17 or 18: with another PostgreSQL than the system's.
 test-only:
 	$(CARGO) test --locked --doc --quiet
-	@$(if $(PG),programs=$$(sh scripts/postgres.sh $(PG)) || exit 1; export PATH="$$programs:$$PATH"; postgres --version;) \
+	@$(FIND_18); $(if $(PG),programs=$$(sh scripts/postgres.sh $(PG)) || exit 1; export PATH="$$programs:$$PATH"; postgres --version;) \
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
 	    echo "$(CARGO) nextest run"; $(CARGO) nextest run --locked --no-fail-fast; \
 	else \
 	    echo "$(CARGO) test"; $(CARGO) test --locked --no-fail-fast --lib --bins --tests; \
 	fi
+
+# With PostgreSQL 17 and 18, what depends on the version most.
+test-majors:
+	@$(FIND_18); failed=''; ran=$$(postgres --version 2>/dev/null || echo the system\'s); \
+	for major in 18 17; do \
+	    programs=$$(sh scripts/postgres.sh $$major) || exit 1; \
+	    case $$major in 18) tests='$(TESTS_OF_18)' ;; *) tests='$(TESTS_OF_17)' ;; esac; \
+	    version=$$(PATH="$$programs:$$PATH" postgres --version); ran="$$ran; $$version: $$tests"; echo "$$version"; \
+	    if $(CARGO) nextest --version >/dev/null 2>&1; then \
+	        PATH="$$programs:$$PATH" $(CARGO) nextest run --locked --no-fail-fast --test it -- $$tests || failed="$$failed $$major"; \
+	    else \
+	        PATH="$$programs:$$PATH" $(CARGO) test --locked --no-fail-fast --test it -- $$tests || failed="$$failed $$major"; \
+	    fi; \
+	done; \
+	echo "every test: $$ran"; [ -z "$$failed" ] || { echo "failed with PostgreSQL$$failed" >&2; exit 1; }
 
 lint: ## formatting, clippy and rustdoc, warnings as errors; cargo-deny where installed
 	$(CARGO) fmt --check

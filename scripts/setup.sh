@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need beside a Rust toolchain, where it is missing: PostgreSQL's server programs with
-# contrib, a C compiler, libclang, iproute2; and rustfmt and clippy, which a minimal toolchain lacks. Says what first. Does nothing,
-# quickly, when all is there.
+# contrib, a C compiler, libclang, iproute2; and rustfmt and clippy, which a minimal toolchain lacks. `setup.sh tests`: also npm and
+# pip, which fetch other versions of PostgreSQL (scripts/postgres.sh). Says what first. Does nothing, quickly, when all is there.
 set -eu
 
 missing=''
@@ -53,6 +53,10 @@ command -v psql >/dev/null 2>&1 || [ -x "$bin/psql" ] || need postgresql-client
 command -v cc >/dev/null 2>&1 || need gcc
 [ -e /usr/include/stdlib.h ] || need libc6-dev
 has_libclang || need libclang-dev
+if [ "${1:-}" = tests ] && [ -z "${SHARDGATE_TEST_PG18:-}" ]; then
+    command -v npm >/dev/null 2>&1 || need npm
+    python3 -m pip --version >/dev/null 2>&1 || need python3-pip
+fi
 # Tests set the links of network namespaces down.
 [ -x /sbin/ip ] || [ -x /usr/sbin/ip ] || command -v ip >/dev/null 2>&1 || need iproute2
 [ -n "$missing" ] || exit 0

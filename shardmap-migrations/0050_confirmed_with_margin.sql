@@ -1,8 +1,6 @@
 -- After a fail-over of the map its counter may be of any moment before: numbers of blocks that were handed out since may be in open
 -- transactions, or with clients, and in no row. So the margin counts from the counter as well as from the rows.
 
-DROP FUNCTION shardgate_map.confirm_sequence(text, text, text, numeric);
-
 -- Nothing up to `used_up_to` and nothing within `margin` (in the sequence's direction) of either is given away again, and what proxies
 -- hold is void.
 CREATE FUNCTION shardgate_map.confirm_sequence(
@@ -30,3 +28,9 @@ BEGIN
         incarnation = (SELECT c.incarnation FROM shardgate_map.cluster c)
     WHERE k.schema_name = confirm_sequence.schema_name AND k.sequence_name = confirm_sequence.sequence_name;
 END $$;
+
+-- For proxies of the version before, which add the margin to what the rows hold.
+CREATE OR REPLACE FUNCTION shardgate_map.confirm_sequence(actor text, schema_name text, sequence_name text, used_up_to numeric) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT shardgate_map.confirm_sequence(actor, schema_name, sequence_name, used_up_to, 0::numeric)
+$$;

@@ -287,6 +287,7 @@ const QUERIES: [(&str, &str); 4] =
 
 #[derive(Deserialize)]
 struct DatabaseRow {
+    server_version: u32,
     provider: String,
     collate: String,
     locale: Option<String>,
@@ -306,7 +307,7 @@ struct SchemaRow {
 
 // Through jsonb, since the columns have other names in other versions of PostgreSQL.
 const DATABASE: &str = "
-SELECT d.datlocprovider::text AS provider, d.datcollate AS collate, to_jsonb(d)->>'datlocale' AS locale
+SELECT current_setting('server_version_num')::int4 AS server_version, d.datlocprovider::text AS provider, d.datcollate AS collate, to_jsonb(d)->>'datlocale' AS locale
 FROM pg_database d WHERE d.datname = current_database()";
 
 const SCHEMAS: &str = "
@@ -315,6 +316,7 @@ WHERE nspname !~ '^pg_' AND nspname NOT IN ('information_schema', 'shardgate') O
 
 fn add_database(rows: &mut Rows, catalog: &mut Catalog) -> Result<(), CatalogError> {
     for database in rows.take::<DatabaseRow>("database")? {
+        catalog.definitions = Definitions::of_server(database.server_version / 10_000);
         catalog.is_collation_c = is_bytewise(&database.provider, &database.collate, database.locale.as_deref());
     }
     catalog.schemas = rows.take::<SchemaRow>("schemas")?.into_iter().map(|schema| schema.name).collect();

@@ -58,6 +58,8 @@ impl Connection {
             return self.reset_by_path().await;
         }
         let mut sql = RESET.to_owned();
+        // What random() gives next was perhaps fixed.
+        sql.push_str(&format!(";SELECT pg_catalog.setseed({:?})", rand::random::<f64>()));
         if let Some(known) = &self.reset_values {
             push(&mut sql, &self.settings.but_for(&known.values).statements_of_all());
         }

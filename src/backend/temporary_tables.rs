@@ -19,7 +19,10 @@ pub struct UnexpectedRow {
 /// relations are qualified: a temporary table comes before those of pg_catalog.
 pub const QUERY: &str = "SET LOCAL search_path = pg_catalog, pg_temp;SET LOCAL client_encoding = 'UTF8';\
 SELECT c.oid, c.relname, c.relkind, ch.list, a.attname, a.attnum, a.atttypid, pg_catalog.format_type(a.atttypid, a.atttypmod), \
-       a.atttypmod, a.attnotnull, a.attgenerated <> '', coalesce(co.collisdeterministic, true), \
+       a.atttypmod, \
+       a.attnotnull AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint n WHERE n.conrelid = c.oid AND n.contype = 'n' \
+                                      AND n.conkey[1] = a.attnum AND NOT n.convalidated), \
+       a.attgenerated <> '', coalesce(co.collisdeterministic, true), \
        co.oid = 'pg_catalog.\"default\"'::pg_catalog.regcollation, co.collprovider, co.collcollate, \
        pg_catalog.to_jsonb(co)->>'colllocale', \
        pg_catalog.quote_ident(cn.nspname) || '.' || pg_catalog.quote_ident(co.collname), \

@@ -1,7 +1,8 @@
 //! A schema as a list of named definitions without oids, so that two databases can be compared and their differences told.
 //!
 //! Two servers number their objects differently and may list them in another order; the names and the definitions that
-//! PostgreSQL prints (with an empty search path) are what both share. Holds no row, no sequence position, no privilege.
+//! PostgreSQL prints (with an empty search path) are what both share. Where major versions print, or have, something otherwise, what
+//! it means is compared. Holds no row, no sequence position, no privilege.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest, Sha256};
 
-use super::quote::hex;
+use super::{printed_views, quote::hex};
 
 /// What a definition belongs to, in the order in which differences are listed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +59,8 @@ impl fmt::Display for ObjectName {
 /// Object → definition. What two versions of a schema have in common is shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Definitions {
+    /// The major version of the server that has printed them; 0: of no server.
+    server_major: u32,
     /// By the name by which parts know it.
     wholes: BTreeMap<String, Arc<Whole>>,
 }
@@ -102,6 +105,15 @@ impl Whole {
 }
 
 impl Definitions {
+    /// None yet, of a server of this major version.
+    pub fn of_server(server_major: u32) -> Self {
+        Self { server_major, ..Self::default() }
+    }
+
+    pub fn server_major(&self) -> u32 {
+        self.server_major
+    }
+
     pub fn insert(&mut self, object: ObjectName, definition: impl Into<String>) {
         let whole = object.parent.clone().unwrap_or_else(|| object.as_parent());
         let whole = Arc::make_mut(self.wholes.entry(whole).or_default());
@@ -182,7 +194,7 @@ impl Definitions {
     /// One relation and its parts: `definitions.of("table public.books")`.
     pub fn of(&self, whole: &str) -> Definitions {
         let found = self.wholes.get(whole).map(|found| (whole.to_owned(), Arc::clone(found)));
-        Self { wholes: found.into_iter().collect() }
+        Self { server_major: self.server_major, wholes: found.into_iter().collect() }
     }
 
     /// Of what can have parts.
@@ -202,17 +214,18 @@ impl Definitions {
     /// One sentence a difference; `here` is `self`. An extension that only the other has is none: statements do not know it.
     pub fn differences(&self, there: &Definitions) -> Vec<String> {
         let mut found = Vec::new();
+        let majors = (self.server_major, there.server_major);
         let is_part_of_missing =
             |object: &ObjectName, of: &Definitions| object.parent.as_ref().is_some_and(|parent| !of.has_whole(parent));
-        for (object, definition) in self.in_order() {
+        for (object, definition) in self.in_order().filter(|(object, _)| is_comparable(object, majors)) {
             match there.get(object) {
                 None if is_part_of_missing(object, there) => {}
                 None => found.push(format!("{object} exists here and is missing there")),
-                Some(other) if other == definition => {}
+                Some(other) if is_same(object, (majors.0, definition), (majors.1, other)) => {}
                 Some(other) => found.extend(describe(object, definition, other)),
             }
         }
-        for (object, _) in there.in_order() {
+        for (object, _) in there.in_order().filter(|(object, _)| is_comparable(object, majors)) {
             let is_harmless = object.kind == EXTENSION || is_part_of_missing(object, self);
             if !self.contains(object) && !is_harmless {
                 found.push(format!("{object} is missing here and exists there"));
@@ -221,6 +234,26 @@ impl Definitions {
         found
     }
 }
+
+/// Do servers of both major versions have such objects? `NOT NULL` is a constraint since PostgreSQL 18, and before that the column's
+/// alone, which says so by itself.
+fn is_comparable(object: &ObjectName, (here, there): (u32, u32)) -> bool {
+    object.kind != NOT_NULL || here.min(there) >= NAMES_NOT_NULL_SINCE
+}
+
+/// Each definition with the major version of its server. A server's extensions are of versions that go with its own.
+fn is_same(object: &ObjectName, here: (u32, &str), there: (u32, &str)) -> bool {
+    match object.kind {
+        _ if here.1 == there.1 => true,
+        EXTENSION => here.0 != there.0,
+        "view" | "materialized view" => printed_views::are_alike(here, there),
+        _ => false,
+    }
+}
+
+/// Kind of the part that has what a `NOT NULL` constraint says beside `NOT NULL`, in PostgreSQL 18 and newer; by the column's name.
+pub const NOT_NULL: &str = "constraint of column";
+const NAMES_NOT_NULL_SINCE: u32 = 18;
 
 const EXTENSION: &str = "extension";
 /// `RelationKind::word`.
@@ -295,6 +328,30 @@ mod tests {
             here.differences(&there),
             [r#"order of columns of table "public.books" is (isbn, year) here and (year, isbn) there"#]
         );
+    }
+
+    #[test]
+    fn what_major_versions_have_otherwise_is_no_difference() {
+        let of = |server_major: u32| {
+            let mut definitions = Definitions::of_server(server_major);
+            definitions.extend(books());
+            definitions.insert(ObjectName::new("extension", "pgcrypto"), format!("version 1.{server_major}"));
+            let qualifier = if server_major < 16 { "books." } else { "" };
+            definitions.insert(ObjectName::new("view", "public.v"), format!("SELECT {qualifier}isbn FROM public.books"));
+            definitions
+        };
+        let mut of_18 = of(18);
+        of_18.insert(ObjectName::part_of("table public.books", NOT_NULL, "isbn"), "CONSTRAINT n NOT NULL isbn");
+        for other in [of(15), of(16)] {
+            assert_eq!(other.differences(&of_18), Vec::<String>::new());
+            assert_eq!(of_18.differences(&other), Vec::<String>::new());
+        }
+        let found = of(18).differences(&of_18);
+        assert_eq!(found, [r#"constraint of column "isbn" of table "public.books" is missing here and exists there"#]);
+        let mut other = of(18);
+        other.insert(ObjectName::new("extension", "pgcrypto"), "version 1");
+        assert_eq!(of(18).differences(&other), [r#"extension "pgcrypto" is version 1.18 here and version 1 there"#]);
+        assert_eq!(of_18.of("table public.books").differences(&of(15).of("table public.books")), Vec::<String>::new());
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct SessionEffects {
     pub custom_names: BTreeSet<String>,
     /// Settings of the transaction alone. They end with it by themselves; its statements on other shards have to know of them.
     pub settings_of_transaction: ChangedSettings,
+    /// Custom settings of the transaction that need not be read back. Their names stay on the connection.
+    pub names_left: BTreeSet<String>,
 }
 
 /// Settings of the session, not of the transaction alone.
@@ -47,7 +49,8 @@ pub enum ChangedSettings {
 /// State of one connection that no other can be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kept {
-    /// What a text does that a function is given to run, by an argument or in a row.
+    /// What a text does that a function is given to run, by an argument or in a row. It keeps nobody: what it is nobody knows, and a
+    /// session that keeps its connection for it would keep it for ever. The connection is closed when it is given back.
     GivenText,
     /// A setting whose name is known when the function runs: the server does not list those that users name.
     UnnamedSetting,
@@ -108,6 +111,11 @@ impl ChangedSettings {
 
 impl SessionEffects {
     pub fn is_nothing(&self) -> bool {
+        self.names_left.is_empty() && self.leaves_only_names()
+    }
+
+    /// The connection is what it was, but for settings that have a name there and no value.
+    pub fn leaves_only_names(&self) -> bool {
         self.settings.is_nothing()
             && !self.is_unproven
             && self.kept.is_empty()
@@ -118,7 +126,8 @@ impl SessionEffects {
 
     /// What is left when the transaction has ended.
     pub fn without_transaction(mut self) -> Self {
-        self.settings_of_transaction = ChangedSettings::Nothing;
+        let settings = std::mem::take(&mut self.settings_of_transaction);
+        self.names_left.extend(custom_settings(&settings).map(str::to_owned));
         self
     }
 
@@ -139,6 +148,7 @@ impl SessionEffects {
         self.named.extend(other.named.iter().cloned());
         self.custom_names.extend(other.custom_names.iter().cloned());
         self.settings_of_transaction.add(&other.settings_of_transaction);
+        self.names_left.extend(other.names_left.iter().cloned());
     }
 
     pub fn sets(&mut self, name: &str) {
@@ -161,22 +171,32 @@ impl SessionEffects {
         self.keeps(Kept::UnnamedSetting);
     }
 
-    /// What keeps the connection may be this.
-    pub fn may_keep(&self, what: Kept) -> bool {
-        self.kept.contains(&what) || self.kept.contains(&Kept::GivenText)
+    /// What has to stay on its connection as long as the session lasts.
+    pub fn keeping(&self) -> impl Iterator<Item = Kept> {
+        let is_given = self.kept.contains(&Kept::GivenText);
+        self.kept.iter().copied().filter(move |kept| !(*kept == Kept::GivenText || (is_given && *kept == Kept::PreparedByText)))
     }
 
-    /// With what these texts say that functions are given: what a text does that they may run, and names of settings. `None`: nothing.
-    pub fn with_given(&self, texts: &str) -> Option<Self> {
+    /// The setting whose name no body says has one of these names, each a whole constant or parameter.
+    pub fn with_names(&self, constants: impl Iterator<Item = String>) -> Self {
+        let names: BTreeSet<String> = constants.filter(|constant| is_custom_name(constant)).take(CUSTOM_NAMES_MAX).collect();
         let mut all = self.clone();
-        all.add(&Self::of_unread(texts));
-        if all.kept.contains(&Kept::UnnamedSetting) {
-            all.custom_names.extend(custom_names(&texts.to_ascii_lowercase()));
-            if !all.custom_names.is_empty() {
-                all.kept.remove(&Kept::UnnamedSetting);
-            }
+        if !names.is_empty() {
+            all.kept.remove(&Kept::UnnamedSetting);
         }
-        (all != *self).then_some(all)
+        all.custom_names.extend(names.iter().map(|name| name.to_ascii_lowercase()));
+        all
+    }
+
+    /// Custom settings that may be set, for the session or for the transaction: their names stay on the connection, whatever ends it.
+    pub fn custom_settings(&self) -> impl Iterator<Item = &str> {
+        let of_session =
+            custom_settings(&self.settings).chain(self.named.iter().map(String::as_str).filter(|name| name.contains('.')));
+        of_session.chain(self.custom_settings_of_transaction())
+    }
+
+    pub fn custom_settings_of_transaction(&self) -> impl Iterator<Item = &str> {
+        custom_settings(&self.settings_of_transaction).chain(self.names_left.iter().map(String::as_str))
     }
 
     pub fn keeps(&mut self, what: Kept) {
@@ -187,7 +207,9 @@ impl SessionEffects {
     pub fn of_anything(mut self) -> Self {
         self.is_closed |= !std::mem::take(&mut self.kept).is_empty();
         self.custom_names.append(&mut self.named);
-        self.without_transaction()
+        self.settings_of_transaction = ChangedSettings::Nothing;
+        self.names_left = BTreeSet::new();
+        self
     }
 
     /// Of a text that is not understood, or runs others that it makes itself: by the words in it.
@@ -302,16 +324,30 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')).filter(|word| !word.is_empty())
 }
 
+fn custom_settings(settings: &ChangedSettings) -> impl Iterator<Item = &str> {
+    let names = match settings {
+        ChangedSettings::Named(names) => Some(names),
+        ChangedSettings::Nothing | ChangedSettings::Any => None,
+    };
+    names.into_iter().flatten().map(String::as_str).filter(|name| name.contains('.'))
+}
+
 /// Words with a dot in them: asking for a setting that is none does no harm.
 fn custom_names(text: &str) -> BTreeSet<String> {
     let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '.' | '$');
-    let names = text.split(|letter: char| !is_part(letter)).filter(|word| {
-        let mut parts = word.split('.');
-        let begins = |part: &str| part.starts_with(|letter: char| letter.is_alphabetic() || letter == '_');
-        word.contains('.') && parts.all(begins)
-    });
+    let names = text.split(|letter: char| !is_part(letter)).filter(|word| is_custom_name(word));
     names.take(CUSTOM_NAMES_MAX).map(str::to_owned).collect()
 }
+
+fn is_custom_name(word: &str) -> bool {
+    let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '$');
+    let is_name =
+        |part: &str| part.starts_with(|letter: char| letter.is_alphabetic() || letter == '_') && part.chars().all(is_part);
+    word.contains('.') && word.len() <= NAME_BYTES_MAX && word.split('.').all(is_name)
+}
+
+/// Longer than any name of a setting.
+const NAME_BYTES_MAX: usize = 256;
 
 const CUSTOM_NAMES_MAX: usize = 32;
 
@@ -384,9 +420,11 @@ mod tests {
         let mut effects = SessionEffects::default();
         effects.sets_unnamed();
         assert!(effects.is_unproven);
-        let given = |texts: &str| effects.with_given(texts);
-        assert_eq!(given("SELECT f('tenant', '5')"), None);
-        let named = given("SELECT f($1, $2)\n;app.Tenant\n;5").expect("a name is given");
+        let with = |constants: &[&str]| effects.with_names(constants.iter().map(|constant| (*constant).to_owned()));
+        for unnamed in [&["tenant", "5"][..], &["app."], &["it is app.a"], &["joe@example.com", "7.5"]] {
+            assert!(with(unnamed).kept.contains(&Kept::UnnamedSetting), "{unnamed:?}");
+        }
+        let named = with(&["5", "app.Tenant"]);
         assert!(named.kept.is_empty() && named.custom_names.contains("app.tenant"), "{named:?}");
     }
 

@@ -14,6 +14,7 @@ mod definitions;
 mod dependents;
 mod effects;
 mod numbering;
+mod printed_views;
 mod quote;
 
 pub use actions::{ActionOn, ForeignKeyAction, RowChange};
@@ -23,7 +24,7 @@ pub use closure::{
     SchemaEffect,
 };
 pub use conversions::Conversion;
-pub use definitions::{COLUMN_ORDER, Definitions, ObjectName};
+pub use definitions::{COLUMN_ORDER, Definitions, NOT_NULL, ObjectName};
 pub use dependents::{Held, mentions};
 pub use effects::{ChangedSettings, Kept, SessionEffects};
 pub use numbering::{Numbering, SequenceName, identity_in_default, qualified_name};
@@ -185,6 +186,7 @@ pub struct Column {
     /// As `format_type` prints it where `search_path` is `pg_catalog`: `text`, `character varying(9)`, `shop.level[]`.
     pub type_name: String,
     pub typmod: i32,
+    /// No row has NULL there. Not by a constraint that is NOT VALID, which says nothing of the rows before it.
     pub is_not_null: bool,
     /// `true` unless the collation is nondeterministic (an ICU option). Equality is then bytewise.
     pub is_deterministic: bool,
@@ -409,7 +411,7 @@ impl Catalog {
 
     /// Definitions of the relation and of those that hold a part of its rows.
     pub fn definitions_of_family(&self, relation: &Relation) -> Definitions {
-        self.family(relation).into_iter().fold(Definitions::default(), |mut all, member| {
+        self.family(relation).into_iter().fold(Definitions::of_server(self.definitions.server_major()), |mut all, member| {
             all.extend(self.definitions.of(&member.whole()));
             all
         })

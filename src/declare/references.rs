@@ -76,7 +76,7 @@ async fn copy_and_store(
     for shard in turn.snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state.is_ready()) {
         let mut connection = control.open(shard).await?;
         sequences::adopt_elsewhere(control, &mut connection, relation).await?;
-        ensure_table(&mut turn.home, &turn.home_shard.url, catalog, relation, &mut connection).await?;
+        Box::pin(ensure_table(&mut turn.home, &turn.home_shard.url, catalog, relation, &mut connection)).await?;
         sequences::own(&mut connection, &sequences::cluster_sequences(relation)).await?;
         others.push(connection);
     }

@@ -5,6 +5,7 @@
 //! the server's, not the database's: they are not copied, and roles that grants or policies name and that are missing are an
 //! error before anything is changed. The password travels in the environment, never on a command line.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -171,21 +172,29 @@ async fn find_pg_dump(server_major: i32) -> Result<PathBuf, PgError> {
             found.push((major, candidate));
         }
     }
-    let seen: Vec<String> = found.iter().map(|(major, _)| major.to_string()).collect();
+    let seen: BTreeSet<i32> = found.iter().map(|(major, _)| *major).collect();
     found.retain(|(major, _)| *major >= server_major);
     found.sort_by_key(|(major, _)| *major);
-    found.into_iter().next().map(|(_, program)| program).ok_or_else(|| {
-        let detail = match seen.as_slice() {
-            [] => "The program pg_dump is not installed where the proxy runs.".to_owned(),
-            seen => format!("The home shard's server has version {server_major}, but pg_dump only {}.", seen.join(", ")),
-        };
-        PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "cannot copy the home shard's schema without a fitting pg_dump")
-            .with_detail(detail)
-            .with_hint(format!(
-                "Install PostgreSQL's client programs of version {server_major} or newer (Debian: postgresql-client-{server_major}), or \
-                 load the schema into the new shard yourself."
-            ))
-    })
+    found.into_iter().next().map(|(_, program)| program).ok_or_else(|| without_pg_dump(server_major, &seen))
+}
+
+/// `seen`: major versions of what is installed.
+fn without_pg_dump(server_major: i32, seen: &BTreeSet<i32>) -> PgError {
+    let versions: Vec<String> = seen.iter().map(ToString::to_string).collect();
+    let detail = match seen.is_empty() {
+        true => "The program pg_dump is not installed where the proxy runs.".to_owned(),
+        false => format!(
+            "The home shard's server has version {server_major}, and where the proxy runs pg_dump has version {}.",
+            versions.join(", ")
+        ),
+    };
+    PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "cannot copy the home shard's schema without a fitting pg_dump")
+        .with_detail(detail)
+        .with_hint(format!(
+            "Install PostgreSQL's client programs of version {server_major} or newer where the proxy runs (Debian and Ubuntu: \
+             postgresql-client-{server_major}, from apt.postgresql.org where the system does not have it), or load the schema into the \
+             new shard yourself."
+        ))
 }
 
 /// Where servers are looked for too: PATH, `pg_config --bindir`, the Debian layout.
@@ -235,6 +244,15 @@ fn without_client_commands(script: &str, server_version: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_old_pg_dump_is_said_once_with_what_to_install() {
+        let error = without_pg_dump(18, &[15, 17, 15].into_iter().collect());
+        let (detail, hint) = (error.detail.unwrap_or_default(), error.hint.unwrap_or_default());
+        assert_eq!(detail, "The home shard's server has version 18, and where the proxy runs pg_dump has version 15, 17.");
+        assert!(hint.contains("postgresql-client-18, from apt.postgresql.org"), "{hint}");
+        assert!(without_pg_dump(18, &BTreeSet::new()).detail.is_some_and(|detail| detail.contains("is not installed")));
+    }
 
     #[test]
     fn commands_of_psql_are_left_out_and_bodies_kept() {

@@ -207,7 +207,7 @@ async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> R
         let mut connection = control.open(shard).await?;
         for relation in &relations {
             sequences::adopt_elsewhere(control, &mut connection, relation).await?;
-            ensure_table(&mut turn.home, &turn.home_shard.url, &catalog, relation, &mut connection).await?;
+            Box::pin(ensure_table(&mut turn.home, &turn.home_shard.url, &catalog, relation, &mut connection)).await?;
             sequences::own(&mut connection, &sequences::cluster_sequences(relation)).await?;
             refuse_rows(&mut connection, relation).await?;
         }

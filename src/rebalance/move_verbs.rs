@@ -264,7 +264,7 @@ pub async fn ask(map_url: &str, move_id: i32, asked: Option<Asked>, is_json: boo
             }
         }
         Some(Asked::Finish | Asked::FinishUnverified) => follow(&driver, id, differs, display).await,
-        Some(Asked::Cutover) | None => {
+        Some(Asked::Cutover | Asked::Resume) | None => {
             let until = require(&driver.store, id).await?.options.can_go_back();
             follow(&driver, id, move |now| until && now.has_settled(), display).await
         }

@@ -304,7 +304,7 @@ fn range_after(prefix: Vec<KeyDatum>, next: &ColumnSet) -> KeyRange {
     }
 }
 
-pub(super) fn unproven_key() -> PgError {
+pub fn unproven_key() -> PgError {
     PgError::unsupported(
         "cannot determine the shard of a row to be inserted",
         "The value of its shard key depends on a setting or on a conversion that only the server can make.",

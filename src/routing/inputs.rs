@@ -53,6 +53,19 @@ pub(super) enum Value<'a> {
     Unknown,
 }
 
+/// PostgreSQL infers int8.
+fn is_count(oid: Oid) -> bool {
+    oid::is_untyped(oid) || matches!(oid, oid::INT2 | oid::INT4 | oid::INT8)
+}
+
+fn count_of_other_type() -> PgError {
+    PgError::unsupported(
+        "LIMIT or OFFSET with a parameter that is no integer is not supported across shards",
+        "The proxy cuts the merged rows, and would have to round the value as the server does.",
+        "Declare or cast the parameter as bigint.",
+    )
+}
+
 impl<'a> Inputs<'a> {
     /// A statement without parameters; `literals` as [`crate::sql::parse::lexer::scan`] finds them in the text.
     pub fn literals(text: &'a str, literals: &'a [Literal]) -> Self {
@@ -83,22 +96,17 @@ impl<'a> Inputs<'a> {
         parameters_are && self.text.is_ascii()
     }
 
-    /// The statement's text and after it the values of its parameters, each in a line of its own. A text is the same bytes in either
-    /// format.
-    pub fn texts(&self) -> Cow<'a, str> {
-        let mut all = Cow::Borrowed(self.text);
-        let mut push = |value: Option<&[u8]>| {
-            if let Some(value) = value {
-                let all = all.to_mut();
-                all.push_str("\n;");
-                all.push_str(&String::from_utf8_lossy(value));
-            }
+    /// The constants of the text, and the values of the parameters that may be text: the same bytes in either format.
+    pub fn constants(&self) -> impl Iterator<Item = String> {
+        let is_text = |oid: Oid| oid::is_untyped(oid) || matches!(oid, oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME);
+        let of_text = self.literals.iter().filter_map(|literal| literal.value(self.text)).map(|value| value.to_string());
+        let count = match self.parameters {
+            Parameters::Listed(parameters) => parameters.len(),
+            Parameters::Bound { bind, .. } => bind.parameter_count,
         };
-        match self.parameters {
-            Parameters::Listed(parameters) => parameters.iter().for_each(|parameter| push(parameter.value)),
-            Parameters::Bound { bind, .. } => bind.parameters().for_each(|(_, value)| push(value)),
-        }
-        all
+        let given = (1..=u16::try_from(count).unwrap_or(u16::MAX)).filter_map(|number| self.parameter(number));
+        let given = given.filter(move |parameter| is_text(parameter.oid)).filter_map(|parameter| parameter.value);
+        of_text.chain(given.map(|value| String::from_utf8_lossy(value).into_owned()))
     }
 
     /// The text in which the literals lie.
@@ -118,6 +126,8 @@ impl<'a> Inputs<'a> {
             }
             Count::Parameter(number) => match self.parameter(*number) {
                 Some(Parameter { value: None, .. }) => return Ok(None),
+                // It is rounded as its type rounds.
+                Some(Parameter { oid, .. }) if !is_count(oid) => return Err(count_of_other_type()),
                 Some(Parameter { format: Format::Text, value: Some(bytes), .. }) => {
                     std::str::from_utf8(bytes).ok().and_then(|text| text.trim().parse().ok())
                 }

@@ -20,7 +20,7 @@ mod stored_key;
 #[cfg(test)]
 mod testing;
 
-pub use bind::{BoundCondition, KEYS_MAX, KeyRange, bind};
+pub use bind::{BoundCondition, KEYS_MAX, KeyRange, bind, unproven_key};
 pub use claims::Claims;
 pub use inputs::{Inputs, Parameter};
 pub use owners::{has_moved, has_other_owner, is_held};

@@ -23,6 +23,8 @@ pub enum StoredPlace {
     On(ShardId, PartitionId),
     /// A lookup key that is not known here: ask the map, then [`StoredPlace::mapped`].
     Unknown(Key),
+    /// It is no value of the column's type, as any shard will say.
+    NoValue,
     /// Nowhere: why.
     Refused(PgError),
 }
@@ -49,7 +51,8 @@ pub fn place_stored(
                 None => Some(datum),
                 Some(function) => function.apply(&datum),
             },
-            Conversion::NoValue | Conversion::Unknown => None,
+            Conversion::NoValue => return StoredPlace::NoValue,
+            Conversion::Unknown => None,
         };
         match datum {
             Some(datum) => data.push(datum),
@@ -131,8 +134,9 @@ mod tests {
     #[test]
     fn a_key_that_is_not_known_has_no_place() {
         let hash = FakeMap::new(hash_group(&[KeyType::Int8]));
-        for value in [None, Some(&b"x"[..]), Some(&b""[..])] {
-            assert!(matches!(place(&hash, &[column(KeyType::Int8)], &[value]), StoredPlace::Refused(_)));
+        assert!(matches!(place(&hash, &[column(KeyType::Int8)], &[None]), StoredPlace::Refused(_)));
+        for value in ["x", ""] {
+            assert_eq!(place(&hash, &[column(KeyType::Int8)], &[Some(value.as_bytes())]), StoredPlace::NoValue);
         }
         let mut lookup = FakeMap::new(lookup_group(&[KeyType::Text], None));
         lookup.cached.insert(key(&[text("X")]), None);

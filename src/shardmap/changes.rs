@@ -208,6 +208,15 @@ impl Store {
         Ok(system_identifier.zip(timeline).map(|(system_identifier, timeline)| PrimaryServer { system_identifier, timeline }))
     }
 
+    /// Of these shards, as the map knows them now.
+    pub async fn primaries(&self, shards: &[ShardId]) -> Result<Vec<(ShardId, PrimaryServer)>, StoreError> {
+        let ids: Vec<i32> = shards.iter().map(|id| id.0).collect();
+        let sql = "SELECT shard_id, system_identifier, timeline FROM shardgate_map.shard_primary WHERE shard_id = ANY ($1)";
+        let rows: Vec<(i32, i64, i32)> = self.answered(sqlx::query_as(sql).bind(ids).fetch_all(&self.pool()?)).await?;
+        let primary = |(id, system_identifier, timeline)| (ShardId(id), PrimaryServer { system_identifier, timeline });
+        Ok(rows.into_iter().map(primary).collect())
+    }
+
     /// `false`: the shard was so already.
     pub async fn alter_shard(&self, actor: &str, altered: &AlteredShard<'_>) -> Result<bool, StoreError> {
         let query = sqlx::query("SELECT shardgate_map.alter_shard($1, $2, $3, $4::uuid, $5, $6, $7, $8, $9, $10)")

@@ -10,8 +10,16 @@ use super::changes::read;
 use super::error::StoreError;
 use super::model::{Epoch, ShardId};
 use super::moves::{MoveId, Term};
+use super::primary::PrimaryServer;
 use super::proxies::ProxiesSeen;
 use super::store::{Kept, Store};
+
+/// With which servers of both sides a driver works; `None`: they were not asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct MoveServers {
+    pub source: Option<PrimaryServer>,
+    pub target: Option<PrimaryServer>,
+}
 
 /// Of one move, under one driver's term.
 pub struct CutOver {
@@ -19,17 +27,23 @@ pub struct CutOver {
     actor: String,
     id: MoveId,
     term: Term,
+    servers: MoveServers,
 }
 
 impl Store {
-    pub async fn cut_over(&self, actor: &str, id: MoveId, term: Term) -> Result<CutOver, StoreError> {
-        Ok(CutOver { kept: self.kept().await?, actor: actor.to_owned(), id, term })
+    pub async fn cut_over(&self, actor: &str, (id, term): (MoveId, Term), servers: MoveServers) -> Result<CutOver, StoreError> {
+        Ok(CutOver { kept: self.kept().await?, actor: actor.to_owned(), id, term, servers })
     }
 
     /// The same, rehearsed. Cancel safe: a task of its own, since a transaction that is given up half-way would be the next one's who gets
     /// the connection.
-    pub async fn rehearsed_cut_over(&self, actor: &str, id: MoveId, term: Term) -> Result<CutOver, StoreError> {
-        let mut cut_over = self.cut_over(actor, id, term).await?;
+    pub async fn rehearsed_cut_over(
+        &self,
+        actor: &str,
+        driven: (MoveId, Term),
+        servers: MoveServers,
+    ) -> Result<CutOver, StoreError> {
+        let mut cut_over = self.cut_over(actor, driven, servers).await?;
         let rehearsing = tokio::spawn(async move {
             cut_over.rehearse().await?;
             Ok(cut_over)
@@ -63,13 +77,18 @@ impl CutOver {
     }
 
     /// The point of no return. Where the outcome is unknown, the move's state tells it. `held`: of a map that has failed over since
-    /// nothing is switched.
+    /// nothing is switched, nor where one of the servers is not its shard's primary any more.
     pub async fn switch(&mut self, held: Epoch) -> Result<(), StoreError> {
-        let query = sqlx::query("SELECT shardgate_map.switch_move($1, $2, $3, $4)::text")
+        let MoveServers { source, target } = self.servers;
+        let query = sqlx::query("SELECT shardgate_map.switch_move($1, $2, $3, $4, $5, $6, $7, $8)::text")
             .bind(&*self.actor)
             .bind(self.id.0)
             .bind(self.term.0)
-            .bind(held.incarnation);
+            .bind(held.incarnation)
+            .bind(source.map(|server| server.system_identifier))
+            .bind(source.map(|server| server.timeline))
+            .bind(target.map(|server| server.system_identifier))
+            .bind(target.map(|server| server.timeline));
         self.kept.change(query).await.map(drop)
     }
 

@@ -227,7 +227,7 @@ pub(super) async fn renew(shared: &Shared, store: &Store) -> Result<(), StoreErr
     let lease = &shared.lease;
     let sent_at = boot_time();
     let (seen, reached) = (shared.current.load().epoch, shared.current.reached());
-    let drained = if shared.current.is_drained() { reached.counter } else { 0 };
+    let drained = if shared.current.is_drained() && !has_untold_primary(shared) { reached.counter } else { 0 };
     let generation = shared.current.load().generation();
     let renewing = timeout(RENEWAL_TIMEOUT, store.renew_proxy((lease, generation), seen, (reached, drained)));
     let is_shut_out = generation <= lease.doubted_generation.load(Ordering::Acquire);
@@ -259,6 +259,11 @@ pub(super) async fn renew(shared: &Shared, store: &Store) -> Result<(), StoreErr
     }
     lease.extend(sent_at);
     Ok(())
+}
+
+/// What this proxy has written at a server of which the map has not heard yet, a mover that has the server before would not see.
+fn has_untold_primary(shared: &Shared) -> bool {
+    shared.current.load().shards.iter().any(|shard| shard.primary.untold().is_some())
 }
 
 impl Store {

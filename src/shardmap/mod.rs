@@ -57,7 +57,7 @@ pub use changes::{
     OpenSchemaChanges, Placement, Planned, SchemaChangeId, TimePiece,
 };
 pub use claims::{ClaimCount, CountedClaim};
-pub use cut_over::CutOver;
+pub use cut_over::{CutOver, MoveServers};
 pub use cuts::{Isolation, bounds_around, equal_pieces, refuse_impossible_key};
 pub use encoding::key_from_stored;
 pub use error::{StoreError, map_unreachable};

@@ -112,10 +112,13 @@ pub enum Asked {
     FinishUnverified,
     /// Back to the source after the switch.
     Rollback,
+    /// Of one that has failed: to go on.
+    Resume,
 }
 
 impl Asked {
-    const ALL: [Asked; 6] = [Asked::Abort, Asked::Pause, Asked::Cutover, Asked::Finish, Asked::FinishUnverified, Asked::Rollback];
+    const ALL: [Asked; 7] =
+        [Asked::Abort, Asked::Pause, Asked::Cutover, Asked::Finish, Asked::FinishUnverified, Asked::Rollback, Asked::Resume];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -125,6 +128,7 @@ impl Asked {
             Asked::Finish => "finish",
             Asked::FinishUnverified => "finish_unverified",
             Asked::Rollback => "rollback",
+            Asked::Resume => "resume",
         }
     }
 
@@ -202,6 +206,21 @@ impl Move {
     /// It was remembered by a driver.
     pub fn remembers(&self, what: &str) -> bool {
         self.journal.get(what).is_some()
+    }
+
+    /// There is nothing to do: it has ended, or waits for a person.
+    pub fn is_at_rest(&self) -> bool {
+        self.state.is_over() || self.state == MoveState::Failed && self.asked != Some(Asked::Resume)
+    }
+
+    /// Statements of its partitions wait: they are held, or have switched and are not opened yet.
+    pub fn holds(&self) -> bool {
+        match self.state {
+            MoveState::CuttingOver => true,
+            MoveState::Switched => !self.remembers("opened"),
+            MoveState::Aborting => self.is_rollback && !self.remembers("reopened"),
+            _ => false,
+        }
     }
 
     /// It has switched and everything is ready for a rollback, or for the end.

@@ -21,7 +21,7 @@ use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 
 /// A primary server, as it shows itself. The timeline is a history's, so that two servers with the same are one after a restart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PrimaryServer {
     pub system_identifier: i64,
     pub timeline: i32,
@@ -66,11 +66,17 @@ struct Known {
 #[derive(Debug)]
 pub struct Pledge {
     primary: Arc<Primary>,
+    server: PrimaryServer,
     generation: u64,
     waker: Arc<AtomicWaker>,
 }
 
 impl Pledge {
+    /// To which the connection leads.
+    pub fn server(&self) -> PrimaryServer {
+        self.server
+    }
+
     /// The shard has another primary now.
     #[inline]
     pub fn is_broken(&self) -> bool {
@@ -127,7 +133,7 @@ impl Primary {
         let waker = Arc::new(AtomicWaker::new());
         known.sweep();
         known.pledges.push(Arc::downgrade(&waker));
-        Ok(Pledge { primary: Arc::clone(self), generation: self.generation.load(Ordering::Acquire), waker })
+        Ok(Pledge { primary: Arc::clone(self), server: found, generation: self.generation.load(Ordering::Acquire), waker })
     }
 
     /// What the map says, which is newer than what it said before. It alone can name another system. Where it says an older timeline,

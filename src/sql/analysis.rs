@@ -557,6 +557,8 @@ pub enum Command {
         once_per_server: bool,
         /// It is a call, whose answer has a row description.
         gives_rows: bool,
+        /// It is a DO block or a call: its body makes the changes, which may differ from shard to shard.
+        by_body: bool,
         /// A distributed table gets another name or schema: until the map follows, it is not found by the new one. Refused in
         /// a transaction block, whose later statements would take the new name for a home table.
         renames_distributed: bool,

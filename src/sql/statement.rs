@@ -526,6 +526,7 @@ fn place_table_as(
         altered: None,
         locks: None,
         gives_rows: false,
+        by_body: false,
         redefines: redefined::relation(relation, context),
         takes: redefined::taken_by(relation, context).into(),
     };

@@ -69,6 +69,13 @@ fn the_image_listens_where_compose_publishes_and_does_not_run_as_root() {
     assert_eq!(user, Some("shardgate"));
 }
 
+/// A new shard beside a home shard of the newest version that is supported.
+#[test]
+fn the_image_can_copy_the_schema_of_the_newest_version() {
+    let newest = crate::mixed_versions::VERSIONS.iter().map(|(major, _)| *major).max().expect("versions");
+    assert!(read("Dockerfile").contains(&format!("postgresql-client-{newest} ")));
+}
+
 /// The proxy's settings as Compose starts the image.
 fn config() -> shardgate::config::Config {
     let mut environment: BTreeMap<String, String> = BTreeMap::new();

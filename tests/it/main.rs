@@ -14,6 +14,7 @@ mod login;
 mod login_to_shard;
 mod login_unlisted;
 mod metrics;
+mod mixed_versions;
 mod moves;
 mod online_moves;
 mod parity;

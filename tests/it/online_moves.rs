@@ -2,6 +2,7 @@
 
 mod aborts;
 mod crossings;
+mod fail_overs;
 mod frozen;
 mod keys;
 mod kills;
@@ -23,7 +24,7 @@ use serde_json::Value;
 use crate::support::{Cluster, Proxy};
 
 /// `shard-rebalance` with these arguments, in a thread of its own.
-async fn rebalance(cluster: &Cluster, arguments: &[&str]) -> Output {
+pub async fn rebalance(cluster: &Cluster, arguments: &[&str]) -> Output {
     let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
     let map = cluster.map_url();
     let run = move || {
@@ -42,7 +43,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Moves partitions, waits for the end, and gives what the command shows of it.
-async fn move_partitions(cluster: &Cluster, partitions: &[i32], target: &str) -> Value {
+pub async fn move_partitions(cluster: &Cluster, partitions: &[i32], target: &str) -> Value {
     let list: Vec<String> = partitions.iter().map(ToString::to_string).collect();
     let arguments = ["move", "--partition", &list.join(","), "--to", target, "--finish", "--json"];
     let output = rebalance(cluster, &arguments).await;
@@ -51,7 +52,7 @@ async fn move_partitions(cluster: &Cluster, partitions: &[i32], target: &str) ->
 }
 
 /// The partitions of a table's group on a shard, by id.
-async fn partitions_on(proxy: &Proxy, table: &str, shard: &str) -> Vec<i32> {
+pub async fn partitions_on(proxy: &Proxy, table: &str, shard: &str) -> Vec<i32> {
     let sql = format!(
         "SELECT p.partition_id FROM shardgate.partitions p JOIN shardgate.tables t ON t.colocation_group = p.colocation_group
          WHERE t.table_name = '{table}' AND p.shard = '{shard}' ORDER BY 1"
@@ -61,7 +62,7 @@ async fn partitions_on(proxy: &Proxy, table: &str, shard: &str) -> Vec<i32> {
 }
 
 /// Nothing of a move is left on a shard: no slot, publication, subscription, trigger, gate, residue, covering view.
-async fn leftovers(cluster: &Cluster) -> Vec<String> {
+pub async fn leftovers(cluster: &Cluster) -> Vec<String> {
     let mut found = Vec::new();
     for shard in 0..cluster.shard_count() {
         let client = cluster.connect_shard(shard).await;

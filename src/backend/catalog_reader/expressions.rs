@@ -7,7 +7,8 @@ use super::relations::whole;
 use super::rows::Rows;
 use super::{CatalogError, oid, oids};
 use crate::catalog::{
-    Catalog, Dependency, DependencyTarget, DependentKind, ForeignKey, ForeignKeyAction, ObjectName, Policy, Trigger, TriggerEvents,
+    Catalog, Dependency, DependencyTarget, DependentKind, ForeignKey, ForeignKeyAction, NOT_NULL, ObjectName, Policy, Trigger,
+    TriggerEvents,
 };
 
 pub(super) const QUERIES: [(&str, &str); 5] = [
@@ -42,8 +43,9 @@ struct ConstraintRow {
     definition: Option<String>,
 }
 
-// Not those that are columns' own since PostgreSQL 18 (not null), nor triggers, nor what PostgreSQL adds to a foreign key for each
-// partition of the table that it refers to.
+// Not triggers, nor what PostgreSQL adds to a foreign key for each partition of the table that it refers to. Of NOT NULL, a constraint
+// since PostgreSQL 18, what its column does not say. A name that PostgreSQL has chosen does not count: pg_dump restores a partitioned
+// table with other ones.
 const CONSTRAINTS: &str = "
 SELECT con.oid::int8 AS oid, con.conrelid::int8 AS relation, con.conname::text AS name, con.contype::text AS kind,
        ARRAY(SELECT a.attname::text FROM unnest(con.conkey) WITH ORDINALITY k(attnum, n)
@@ -54,11 +56,13 @@ SELECT con.oid::int8 AS oid, con.conrelid::int8 AS relation, con.conname::text A
        con.confdeltype::text AS on_delete, con.confupdtype::text AS on_update,
        ARRAY(SELECT a.attname::text FROM unnest(con.confdelsetcols) k
              JOIN pg_attribute a ON a.attrelid = con.conrelid AND a.attnum = k ORDER BY a.attnum) AS columns_set_on_delete,
-       CASE WHEN con.contype NOT IN ('c', 'x') THEN pg_get_constraintdef(con.oid) END AS definition
+       CASE WHEN con.contype = 'n' AND con.conname !~ '_not_null[0-9]*$' THEN format('CONSTRAINT %I %s', con.conname, pg_get_constraintdef(con.oid))
+            WHEN con.contype NOT IN ('c', 'x') THEN pg_get_constraintdef(con.oid) END AS definition
 FROM pg_constraint con
 JOIN pg_class c ON c.oid = con.conrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE con.contype IN ('c', 'f', 'p', 'u', 'x') AND {relation con.conrelid} AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+WHERE con.contype IN ('c', 'f', 'n', 'p', 'u', 'x') AND {relation con.conrelid} AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
+  AND (con.contype <> 'n' OR con.connoinherit OR NOT con.convalidated OR con.conname !~ '_not_null[0-9]*$')
   AND (con.contype <> 'f' OR NOT EXISTS (SELECT FROM pg_constraint p WHERE p.oid = con.conparentid AND p.conrelid = con.conrelid))
 ORDER BY con.conrelid, con.conname";
 
@@ -71,7 +75,10 @@ fn add_constraints(rows: Vec<ConstraintRow>, catalog: &mut Catalog, printed: &Pr
             _ => row.definition,
         };
         if let Some(whole) = whole(catalog, relation) {
-            let object = ObjectName::part_of(whole, "constraint", row.name.as_str());
+            let object = match (row.kind.as_str(), row.columns.first()) {
+                ("n", Some(column)) => ObjectName::part_of(whole, NOT_NULL, column),
+                _ => ObjectName::part_of(whole, "constraint", row.name.as_str()),
+            };
             catalog.definitions.insert(object, definition.unwrap_or_default());
         }
         if let (true, Some(relation)) = (row.kind == "f", catalog.relations.get_mut(&relation)) {

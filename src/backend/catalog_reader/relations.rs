@@ -139,10 +139,12 @@ struct ColumnRow {
     identity: String,
 }
 
-// A default names no column, unless it generates the values.
+// A default names no column, unless it generates the values. NOT NULL may be NOT VALID since PostgreSQL 18.
 const COLUMNS: &str = r#"
 SELECT a.attrelid::int8 AS relation, a.attname::text AS name, a.attnum, a.atttypid::int8 AS type_oid,
-       format_type(a.atttypid, a.atttypmod) AS type_name, a.atttypmod AS typmod, a.attnotnull AS is_not_null,
+       format_type(a.atttypid, a.atttypmod) AS type_name, a.atttypmod AS typmod,
+       a.attnotnull AND NOT EXISTS (SELECT FROM pg_constraint con WHERE con.conrelid = a.attrelid AND con.contype = 'n'
+                                      AND con.conkey[1] = a.attnum AND NOT con.convalidated) AS is_not_null,
        a.attcollation = 'pg_catalog."default"'::regcollation AS is_default_collation,
        coalesce(co.collisdeterministic, true) AS is_deterministic, co.collname::text AS collation,
        quote_ident(cn.nspname) || '.' || quote_ident(co.collname) AS collation_name,
@@ -204,6 +206,11 @@ impl ColumnRow {
         if let Some(default) = &self.default {
             let word = if self.generated.is_empty() { "default" } else { "generated always as" };
             text.push_str(&format!(" {word} {default}"));
+        }
+        match self.generated.as_str() {
+            "" => {}
+            "v" => text.push_str(" virtual"),
+            _ => text.push_str(" stored"),
         }
         match self.identity.as_str() {
             "a" => text.push_str(" generated always as identity"),

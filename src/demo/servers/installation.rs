@@ -34,6 +34,18 @@ impl PostgresInstallation {
         Err(ServerError::NotInstalled { minimum: MAJOR_MIN, found })
     }
 
+    /// The one in this directory.
+    pub fn at(directory: &Path) -> Result<Self, ServerError> {
+        let found = directory_of_programs(directory).and_then(|bin| read_version(&bin).map(|version| (bin, version)));
+        match found {
+            Some((bin, (version, major))) if major >= MAJOR_MIN => Ok(PostgresInstallation { bin, version, major }),
+            Some((bin, (version, _))) => {
+                Err(ServerError::NotInstalled { minimum: MAJOR_MIN, found: format!("only {version} in {}", bin.display()) })
+            }
+            None => Err(ServerError::NotInstalled { minimum: MAJOR_MIN, found: format!("none in {}", directory.display()) }),
+        }
+    }
+
     /// Path of one of the programs beside `postgres`. Client programs such as psql may be missing there.
     pub fn program(&self, name: &str) -> PathBuf {
         self.bin.join(name)

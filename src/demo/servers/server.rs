@@ -21,6 +21,8 @@ use super::{Account, PostgresInstallation, ServerError, data_directory, port};
 pub struct ServerOptions {
     /// The server's own directory; made where missing. A second start finds the data of the first.
     pub dir: PathBuf,
+    /// Directory of the server's programs; `None`: those that are found on this machine.
+    pub programs: Option<PathBuf>,
     /// Beside 127.0.0.1, and in its URLs: of a machine in a network.
     pub address: Option<Ipv4Addr>,
     /// `None`: a free one, chosen anew at every `start` but kept over restarts.
@@ -58,7 +60,10 @@ pub struct Server {
 impl Server {
     /// Makes the data directory where it is missing, starts the server and waits until it takes connections.
     pub fn start(options: &ServerOptions) -> Result<Self, ServerError> {
-        let installation = PostgresInstallation::find()?;
+        let installation = match &options.programs {
+            Some(directory) => PostgresInstallation::at(directory)?,
+            None => PostgresInstallation::find()?,
+        };
         let account = Account::for_servers()?;
         account.create_directory(&options.dir)?;
         // Kept as an absolute path: the server runs in another working directory.

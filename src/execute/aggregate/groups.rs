@@ -25,8 +25,22 @@ pub struct Groups {
 #[derive(Debug)]
 struct Group {
     cells: Vec<Cell>,
-    /// The shard whose part came last: one shard has one part of a group.
-    last_shard: usize,
+    /// The shards whose parts have come, a bit each: one shard has one part of a group.
+    shards: Vec<u64>,
+}
+
+impl Group {
+    /// Notes a part of this shard; `false`: there was one.
+    fn note(&mut self, shard: usize) -> bool {
+        let (word, bit) = (shard / 64, 1 << (shard % 64));
+        if self.shards.len() <= word {
+            self.shards.resize(word + 1, 0);
+        }
+        let Some(word) = self.shards.get_mut(word) else { return false };
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
 }
 
 /// A group that is whole: its values and what it is sorted by.
@@ -82,20 +96,20 @@ impl Groups {
         self.key.write(&values, &mut self.scratch)?;
         let known = self.by_key.get(self.scratch.as_slice()).copied();
         let (group, is_first) = match known.and_then(|index| self.groups.get_mut(index)) {
-            Some(group) if group.last_shard == shard => {
-                // A function in the select list that returns rows makes several of one group.
-                return Err(inexact("a shard has returned several rows for one group"));
-            }
             Some(group) => (group, false),
             None => {
                 let cells: Vec<Cell> = self.columns.iter().map(Column::empty).collect();
-                self.room.take(self.scratch.len() + size_of::<Group>() + ENTRY_BYTES + cells.len() * size_of::<Cell>())?;
+                self.room
+                    .take(self.scratch.len() + size_of::<Group>() + SHARDS_BYTES + ENTRY_BYTES + cells.len() * size_of::<Cell>())?;
                 self.by_key.insert(self.scratch.as_slice().into(), self.groups.len());
-                self.groups.push(Group { cells, last_shard: shard });
+                self.groups.push(Group { cells, shards: Vec::with_capacity(1) });
                 (self.groups.last_mut().ok_or_else(|| inexact("a group is missing"))?, true)
             }
         };
-        group.last_shard = shard;
+        if !group.note(shard) {
+            // A function in the select list that returns rows makes several of one group.
+            return Err(inexact("a shard has returned several rows for one group"));
+        }
         let mut more = 0;
         for ((column, cell), value) in self.columns.iter().zip(&mut group.cells).zip(values) {
             more += column.add(cell, value, is_first)?;
@@ -142,6 +156,9 @@ impl GroupRow {
         compare(order_by, &self.sort_values, &other.sort_values).is_eq()
     }
 }
+
+/// Which shards have had their part: for up to 64 of them.
+const SHARDS_BYTES: usize = 8;
 
 /// What an entry of the map takes besides the key, about.
 const ENTRY_BYTES: usize = 64;

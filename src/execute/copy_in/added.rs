@@ -185,6 +185,7 @@ mod tests {
             column_count: 2,
             added: vec![column("a"), column("b")],
             fires_per_statement: false,
+            skips_bad_rows: false,
         }
     }
 

@@ -169,6 +169,7 @@ mod tests {
             column_count: 1,
             added: vec![AddedColumn { name: "n".to_owned(), type_oid: 20, value: number }],
             fires_per_statement: false,
+            skips_bad_rows: false,
         }
     }
 

@@ -13,6 +13,7 @@ fn copy(format: CopyFormat, has_header: bool) -> CopyIn {
         column_count: 0,
         added: Vec::new(),
         fires_per_statement: false,
+        skips_bad_rows: false,
     }
 }
 

@@ -93,7 +93,7 @@ impl Numbers {
     }
 
     /// Those that follow the map hear of the restart, and give no number of before it any more.
-    pub(super) async fn check_all_follow(&self) -> Result<(), PgError> {
+    async fn check_all_follow(&self) -> Result<(), PgError> {
         let silent = self.map.silent_proxies().await?;
         let Some(silent) = silent.first() else { return Ok(()) };
         Err(PgError::new(SqlState::OBJECT_IN_USE, "a proxy does not follow the shard map")

@@ -95,7 +95,10 @@ fn in_the_map(cluster: &Cluster, running: &Running) -> Vec<Leftover> {
     });
     let failed = running.iter().filter(|(_, state)| **state == "failed");
     let failed = failed.map(|(move_id, _)| {
-        Leftover::in_map(format!("move {move_id} has failed"), format!("\"shard-rebalance show {move_id}\" says why"))
+        let remedy = format!(
+            "\"shard-rebalance show {move_id}\" says why; \"shard-rebalance resume {move_id}\" lets it go on when that is mended"
+        );
+        Leftover::in_map(format!("move {move_id} has failed"), remedy)
     });
     stuck.chain(failed).collect()
 }

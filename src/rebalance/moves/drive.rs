@@ -10,11 +10,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
+use super::direction::Direction;
 use super::fencing;
+use super::liveness::bounded_if_held;
 use super::moving::{Beside, Moving};
-use super::states::{aborting, catching_up, cleaning_up, copying, cutting_over, planned, preparing, switched, verifying};
+use super::states::{aborting, catching_up, cleaning_up, copying, cutting_over, failed, planned, preparing, switched, verifying};
 use super::stop::Stop;
-use super::{one_sided, reverse};
+use super::{objects, one_sided, reverse, servers};
 use crate::failpoint::Failpoints;
 use crate::shardmap::{Asked, Move, MoveId, MoveState, Progress, Store, StoreError, Term};
 
@@ -59,7 +61,7 @@ impl Driver {
                 Err(error) => return Err(error),
             };
             lost_since = None;
-            if the_move.state.is_over() || the_move.state == MoveState::Failed || until(&the_move) {
+            if the_move.is_at_rest() || until(&the_move) {
                 return Ok(the_move);
             }
             match Box::pin(self.turn(the_move)).await {
@@ -81,18 +83,18 @@ impl Driver {
     /// One state's work.
     pub async fn turn(&self, the_move: Move) -> Result<Turn, StoreError> {
         let id = the_move.id;
-        if the_move.state.is_over() || the_move.state == MoveState::Failed {
+        if the_move.is_at_rest() {
             return Ok(Turn::Over);
         }
         let Some(term) = self.store.take_move(id, self.id).await? else { return Ok(Turn::Taken) };
         // As it is under the term: another driver may have acted meanwhile.
         let the_move = self.require(id).await?;
-        let progress = Arc::new(Mutex::new(Progress { error: the_move.error.clone(), ..Progress::default() }));
-        let beside = Beside { progress: Arc::clone(&progress), ..Beside::default() };
+        let progress = Mutex::new(Progress { error: the_move.error.clone(), ..Progress::default() });
+        let beside = Beside { progress: Arc::new(progress), ..Beside::default() };
         let state = the_move.state;
         let outcome = tokio::select! {
             outcome = Box::pin(self.run(the_move.clone(), term, beside.clone())) => outcome,
-            stop = self.keep((id, term), state, &progress) => Err(stop),
+            stop = self.keep((id, term), state, &beside) => Err(stop),
             () = fencing::keep_shutting_out(&self.store, &the_move, &beside.trouble) => Ok(()),
             never = reverse::keep_advanced(self, (&the_move, term), Arc::clone(&beside.quiet)) => match never {},
         };
@@ -110,11 +112,12 @@ impl Driver {
         let (state, reason) = (the_move.state, the_move.error.clone());
         if state == MoveState::CuttingOver {
             let reason = reason.as_deref().unwrap_or("the driver of the cut-over was lost");
-            if Box::pin(cutting_over::release(self, (&the_move, term), reason)).await? {
+            if bounded_if_held(true, Box::pin(cutting_over::release(self, (&the_move, term), reason))).await? {
                 return Ok(());
             }
         }
-        let mut moving = match Box::pin(Moving::open(self, (the_move.clone(), term), beside)).await {
+        let opening = Box::pin(Moving::open(self, (the_move.clone(), term), beside));
+        let mut moving = match bounded_if_held(the_move.holds(), opening).await {
             Ok(moving) => moving,
             Err(stop) => {
                 Box::pin(one_sided::look(self, &the_move, term)).await?;
@@ -125,19 +128,22 @@ impl Driver {
         Box::pin(run_state(&mut moving, is_abort_asked, reason)).await
     }
 
-    /// Tells the map every second that the driver lives; ends when the turn has to end.
-    async fn keep(&self, (id, term): (MoveId, Term), state: MoveState, progress: &Mutex<Progress>) -> Stop {
+    /// Tells the map every second that the driver lives, and hears which servers are primaries; ends when the turn has to end.
+    async fn keep(&self, (id, term): (MoveId, Term), state: MoveState, beside: &Beside) -> Stop {
         let mut ticks = interval(KEEP_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let told = progress.lock().clone();
+            let told = beside.progress.lock().clone();
             match self.store.keep_move(id, term, &told).await {
                 Ok(Some(Asked::Abort)) if is_interrupted_by_abort(state) => return Stop::Abort("aborted".to_owned()),
                 Ok(_) => {}
                 // Away: the driver goes on as long as nobody else has taken the move, which the shards know as well.
                 Err(StoreError::Unreachable(_) | StoreError::OutcomeUnknown(_)) => {}
                 Err(error) => return error.into(),
+            }
+            if let Err(error) = beside.learn_primaries(&self.store).await {
+                tracing::debug!(move_id = id.0, %error, "which servers are primaries could not be read");
             }
         }
     }
@@ -184,15 +190,16 @@ impl Driver {
 }
 
 async fn run_state(moving: &mut Moving, is_abort_asked: bool, reason: Option<String>) -> Result<(), Stop> {
+    let is_held = moving.the_move.holds();
     // First of all: what an earlier driver has under way ends, or comes too late.
-    moving.take_terms().await?;
+    bounded_if_held(is_held, Box::pin(moving.take_terms())).await?;
+    if can_abort(moving.the_move.state) && Box::pin(has_gone_on(moving, is_abort_asked)).await? {
+        return Ok(());
+    }
     match moving.the_move.state {
         MoveState::CuttingOver => {
             let reason = reason.unwrap_or_else(|| "the driver of the cut-over was lost".to_owned());
-            Box::pin(cutting_over::recover(moving, &reason)).await
-        }
-        MoveState::Preparing | MoveState::Copying | MoveState::CatchingUp | MoveState::Verifying if is_abort_asked => {
-            Err(Stop::Abort("aborted".to_owned()))
+            bounded_if_held(is_held, Box::pin(cutting_over::recover(moving, &reason))).await
         }
         MoveState::Planned => Box::pin(planned::run(moving)).await,
         MoveState::Preparing => Box::pin(preparing::run(moving)).await,
@@ -208,8 +215,34 @@ async fn run_state(moving: &mut Moving, is_abort_asked: bool, reason: Option<Str
             };
             Box::pin(aborting::run(moving, &reason)).await
         }
-        MoveState::Done | MoveState::Aborted | MoveState::Failed => Ok(()),
+        MoveState::Failed => Box::pin(failed::run(moving)).await,
+        MoveState::Done | MoveState::Aborted => Ok(()),
     }
+}
+
+/// By the map it has not switched. `true`: the target knows better, since the map has failed over to a server that has not heard of the
+/// cut-over, or of more before it; the move has gone on from there.
+async fn has_gone_on(moving: &mut Moving, is_abort_asked: bool) -> Result<bool, Stop> {
+    if cutting_over::has_switched(moving, Direction::Forward).await? {
+        if moving.the_move.state == MoveState::Preparing {
+            // Nor has it heard that copies are left out.
+            preparing::exclude(moving).await?;
+            let epoch = moving.store.epoch().await?;
+            moving.all_reached(epoch).await?;
+        }
+        cutting_over::switch_again(moving, Direction::Forward).await?;
+        return Ok(true);
+    }
+    if is_abort_asked {
+        return Err(Stop::Abort("aborted".to_owned()));
+    }
+    servers::require_same(moving).await?;
+    if moving.the_move.state != MoveState::Preparing {
+        // That a cut-over was begun the map may have forgotten as well.
+        let kept = objects::keep_owner(moving.the_move.id, moving.group_id());
+        moving.source.act(&kept).await?;
+    }
+    Ok(false)
 }
 
 /// Where nothing is held that the interruption would leave to wait.

@@ -47,6 +47,7 @@ mod one_sided;
 mod pause;
 mod references;
 mod reverse;
+mod servers;
 mod set_aside;
 pub(super) mod site;
 mod states;

@@ -12,7 +12,10 @@ use super::site::Site;
 use super::stop::Stop;
 use crate::config::ShardUrl;
 use crate::failpoint::Failpoints;
-use crate::shardmap::{CutOver, Epoch, Group, MapSnapshot, Move, MoveState, Progress, ProxyBehind, Shard, ShardId, Store, Term};
+use crate::shardmap::{
+    CutOver, Epoch, Group, MapSnapshot, Move, MoveServers, MoveState, Primary, Progress, ProxyBehind, Shard, ShardId, Store,
+    StoreError, Term,
+};
 
 /// Not `Debug`: holds passwords.
 pub(super) struct Moving {
@@ -46,6 +49,22 @@ pub(super) struct Beside {
     pub(super) trouble: Arc<Trouble>,
     /// Locked while the slot of the way back must not be advanced.
     pub(super) quiet: Arc<tokio::sync::Mutex<()>>,
+    /// Of both sides: who has a connection to a server hears when it is the primary no more.
+    pub(super) primaries: Arc<parking_lot::Mutex<Primaries>>,
+}
+
+type Primaries = Vec<(ShardId, Arc<Primary>)>;
+
+impl Beside {
+    /// What the map knows by now.
+    pub(super) async fn learn_primaries(&self, store: &Store) -> Result<(), StoreError> {
+        let known = self.primaries.lock().clone();
+        let ids: Vec<ShardId> = known.iter().map(|(id, _)| *id).collect();
+        for (id, server) in store.primaries(&ids).await? {
+            known.iter().filter(|(known, _)| *known == id).for_each(|(_, primary)| primary.learn(server));
+        }
+        Ok(())
+    }
 }
 
 impl Moving {
@@ -65,7 +84,12 @@ impl Moving {
         };
         let (to_source, to_target) = (connection(source)?, connection(target)?);
         let id = the_move.id;
+        *beside.primaries.lock() = [source, target].map(|shard| (shard.id, Arc::clone(&shard.primary))).to_vec();
         let mut at_source = Box::pin(Site::open(source, id, term)).await?;
+        let at_target = Box::pin(Site::open(target, id, term)).await?;
+        for shard in [source, target] {
+            tell_primary(driver, shard).await?;
+        }
         Ok(Self {
             store: store.clone(),
             actor: driver.actor.clone(),
@@ -79,7 +103,7 @@ impl Moving {
             beside,
             both: [source.id, target.id],
             source: at_source,
-            target: Box::pin(Site::open(target, id, term)).await?,
+            target: at_target,
             the_move,
             group,
         })
@@ -87,7 +111,12 @@ impl Moving {
 
     /// Of what has been held before.
     pub(super) async fn cut_over(&self) -> Result<CutOver, Stop> {
-        Ok(self.store.cut_over(&self.actor, self.the_move.id, self.term).await?)
+        Ok(self.store.cut_over(&self.actor, (self.the_move.id, self.term), self.servers()).await?)
+    }
+
+    /// As both sides have shown themselves.
+    pub(super) fn servers(&self) -> MoveServers {
+        MoveServers { source: self.source.server(), target: self.target.server() }
     }
 
     pub(super) fn group_id(&self) -> i32 {
@@ -197,6 +226,16 @@ impl Moving {
         self.store.keep_move(self.the_move.id, self.term, &told).await?;
         Ok(())
     }
+}
+
+/// A promotion of which nobody else has told the map yet.
+async fn tell_primary(driver: &Driver, shard: &Shard) -> Result<(), Stop> {
+    if let Some(server) = shard.primary.untold()
+        && let Some(answer) = driver.store.note_primary(&driver.actor, shard.id, server).await?
+    {
+        shard.primary.note_answer(server, answer);
+    }
+    Ok(())
 }
 
 fn shard<'m>(map: &'m MapSnapshot, name: &str) -> Result<&'m Shard, Stop> {

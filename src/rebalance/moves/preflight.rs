@@ -42,6 +42,7 @@ impl Findings {
 pub(super) async fn findings(moving: &mut Moving) -> Result<Vec<Finding>, Stop> {
     let mut found = Findings::default();
     servers(moving, &mut found).await?;
+    known_already(moving, &mut found).await?;
     for table in moving.sharded.clone() {
         tables::look(moving, &table, &mut found).await?;
     }
@@ -51,6 +52,22 @@ pub(super) async fn findings(moving: &mut Moving) -> Result<Vec<Finding>, Stop> 
         rights(moving, &mut found).await?;
     }
     Ok(found.0)
+}
+
+/// A map that has failed over, or was restored, may give the number of a move a second time.
+async fn known_already(moving: &mut Moving, found: &mut Findings) -> Result<(), SiteError> {
+    let id = moving.the_move.id.0;
+    for site in [&mut moving.source, &mut moving.target] {
+        let can_know = site.value::<bool>("SELECT pg_catalog.to_regclass('shardgate.switched') IS NOT NULL").await?;
+        let knows = format!("SELECT EXISTS (SELECT FROM shardgate.switched WHERE move_id = {id})");
+        if can_know && site.value::<bool>(&knows).await? {
+            found.add(
+                format!("shard \"{}\" has a record of another move {id}, which the map has forgotten", site.name),
+                "Compare both shards and delete the record from shardgate.switched there, or plan the move again: it gets another number",
+            );
+        }
+    }
+    Ok(())
 }
 
 #[derive(FromRow)]

@@ -17,7 +17,7 @@ use crate::backend::identity::{self, Expected};
 use crate::catalog::Catalog;
 use crate::config::ShardUrl;
 use crate::net::{AttemptError, Attempts};
-use crate::shardmap::{MoveId, Pledge, Shard, Term};
+use crate::shardmap::{MoveId, Pledge, PrimaryServer, Shard, Term};
 
 pub(in crate::rebalance) struct Site {
     pub(in crate::rebalance) name: String,
@@ -104,9 +104,18 @@ impl Site {
         Ok(site)
     }
 
+    /// Which server it is; `None`: it was not asked.
+    pub(super) fn server(&self) -> Option<PrimaryServer> {
+        self.pledge.as_ref().map(Pledge::server)
+    }
+
     fn lost(&mut self) -> SiteError {
         self.is_lost = true;
-        SiteError::Busy { shard: self.name.clone(), reason: "the connection was lost".to_owned() }
+        let reason = match &self.pledge {
+            Some(pledge) if pledge.is_broken() => OTHER_PROMOTED,
+            Some(_) | None => "the connection was lost",
+        };
+        SiteError::Busy { shard: self.name.clone(), reason: reason.to_owned() }
     }
 
     /// Nothing is done on a server, nor believed, that is not the shard's primary any more.
@@ -115,9 +124,7 @@ impl Site {
             return Err(self.lost());
         }
         match &self.pledge {
-            Some(pledge) if pledge.is_broken() => {
-                Err(SiteError::Busy { shard: self.name.clone(), reason: "another server was promoted".to_owned() })
-            }
+            Some(pledge) if pledge.is_broken() => Err(self.lost()),
             Some(_) | None => Ok(()),
         }
     }
@@ -185,7 +192,10 @@ impl Site {
     }
 
     async fn answers(&mut self) -> bool {
-        !self.is_lost && unless_lost(self.backend.as_ref(), self.connection.ping()).await.is_some_and(|ponged| ponged.is_ok())
+        !self.is_lost
+            && unless_lost((self.backend.as_ref(), self.pledge.as_ref()), self.connection.ping())
+                .await
+                .is_some_and(|ponged| ponged.is_ok())
     }
 
     /// Who may be in the way: users, processes, and for how long.
@@ -204,11 +214,11 @@ impl Site {
     pub(in crate::rebalance) async fn send(&mut self, sql: &str) -> Result<(), SiteError> {
         self.check_usable()?;
         let text = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
-        match unless_lost(self.backend.as_ref(), self.connection.execute(text)).await {
+        match unless_lost((self.backend.as_ref(), self.pledge.as_ref()), self.connection.execute(text)).await {
             Some(Ok(_)) => Ok(()),
             Some(Err(error)) => {
                 // A transaction that has failed is left, or every later statement fails with it.
-                match unless_lost(self.backend.as_ref(), self.connection.execute("ROLLBACK")).await {
+                match unless_lost((self.backend.as_ref(), self.pledge.as_ref()), self.connection.execute("ROLLBACK")).await {
                     Some(Ok(_)) => {}
                     Some(Err(error)) => tracing::debug!(shard = %self.name, %error, "the connection of a move is lost"),
                     None => return Err(self.lost()),
@@ -240,7 +250,7 @@ impl Site {
     {
         self.check_usable()?;
         let asking = sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).persistent(is_kept).fetch_one(&mut self.connection);
-        let asked = unless_lost(self.backend.as_ref(), asking).await;
+        let asked = unless_lost((self.backend.as_ref(), self.pledge.as_ref()), asking).await;
         self.answered(asked)
     }
 
@@ -256,7 +266,7 @@ impl Site {
     {
         self.check_usable()?;
         let asking = sqlx::query_as(AssertSqlSafe(sql.to_owned())).persistent(false).fetch_all(&mut self.connection);
-        let asked = unless_lost(self.backend.as_ref(), asking).await;
+        let asked = unless_lost((self.backend.as_ref(), self.pledge.as_ref()), asking).await;
         self.answered(asked)
     }
 
@@ -265,7 +275,8 @@ impl Site {
         self.check_usable()?;
         let mut known = Known::default();
         let reading = catalog_reader::read(&mut self.connection, &mut known, WhenHeld::Wait(LOCK_TIMEOUT));
-        let read = unless_lost(self.backend.as_ref(), Box::pin(reading)).await.ok_or_else(|| self.lost())?;
+        let read =
+            unless_lost((self.backend.as_ref(), self.pledge.as_ref()), Box::pin(reading)).await.ok_or_else(|| self.lost())?;
         read.map_err(|error| SiteError::Busy { shard: self.name.clone(), reason: error.to_string() })
     }
 
@@ -310,6 +321,7 @@ fn reason(error: &sqlx::Error) -> String {
 /// When the server started, and its timeline: another value, and what was not flushed may be lost. An expression.
 pub(super) const INCARNATION: &str = "pg_catalog.concat(pg_catalog.pg_postmaster_start_time(), ' ', \
      pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))";
+const OTHER_PROMOTED: &str = "another server was promoted";
 /// Of `shardgate.prove_term`.
 const TERM_PASSED: &str = "SG003";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -28,7 +28,7 @@ use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 
 use adding::Adding;
-use outcome::{first_failure, tag_of};
+use outcome::{first_failure, is_of_skipped, notice_of_skipped, tag_of};
 use placing::is_other_encoding;
 
 use crate::backend::{ConnectionError, Frame, Own, ShardText, StatementName};
@@ -69,6 +69,8 @@ struct Target {
     /// Where the message begins in the connection's output that rows are being put into.
     open: Option<usize>,
     answer: Answer,
+    /// The body of its notice of rows that it has left out.
+    skipped: Option<Bytes>,
     /// It has answered to its ReadyForQuery.
     is_ready: bool,
 }
@@ -174,6 +176,7 @@ impl Session {
                 lines: LineMap::default(),
                 open: None,
                 answer: Answer::Copying,
+                skipped: None,
                 is_ready: false,
             });
         }
@@ -437,6 +440,7 @@ impl Session {
                 let tag = String::from_utf8_lossy(body.strip_suffix(b"\0").unwrap_or(&body)).into_owned();
                 target.answer = Answer::Done(tag);
             }
+            shard_tag::NOTICE if is_of_skipped(&body) => target.skipped = Some(body),
             shard_tag::NOTICE => self.client.output.extend_from_slice(&crate::session::protocol::describe::frame(tag, &body)),
             shard_tag::READY => {
                 participant.connection.note_ready(body.first().copied().unwrap_or(b'E'));
@@ -566,7 +570,9 @@ impl Session {
             }
             self.draw_for_row(copy, adding).await?;
             let place = match sharding {
-                Some(sharding) => self.place_of_row(copy, &columns, sharding, row, adding.cells()).await?.place_among(targets),
+                Some(sharding) => {
+                    self.place_of_row(copy, &columns, sharding, row, adding.cells()).await?.place_among(targets, copy)
+                }
                 None => Ok(0),
             };
             let bytes = adding.row(copy, piece.bytes).map_err(|error| Stop::at(piece.last_line, copy, error))?;
@@ -647,7 +653,11 @@ impl Session {
         self.client.put_back_syncs(unread);
         match first_failure(&stream, stop) {
             Some(failure) => Err(failure),
-            None => tag_of(&stream),
+            None => {
+                let tag = tag_of(&stream)?;
+                self.client.output.extend_from_slice(&notice_of_skipped(&stream).unwrap_or_default());
+                Ok(tag)
+            }
         }
     }
 

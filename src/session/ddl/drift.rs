@@ -2,19 +2,25 @@
 //!
 //! Schema changes through the proxies are alike everywhere. What is changed on one shard directly is found by a slow look at all
 //! of them, and counts when two looks agree and no change was under way: then a statement that runs on one shard goes on as that
-//! shard understands it, and one that would need them alike says what differs.
+//! shard understands it, and one that would need them alike says what differs. Home tables, functions and the like are needed alike
+//! by schema changes alone: what differs is logged, and a schema change that one shard refuses says which.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+
+use bytes::Bytes;
 
 use super::schema_reader;
 use crate::backend::catalog_reader::Known;
 use crate::catalog::{Catalog, Definitions, Held};
 use crate::error::PgError;
 use crate::session::gateway::Gateway;
+use crate::session::protocol::describe::error_frame;
+use crate::session::reads::scatter::with_shard_named;
 use crate::session::{Failure, Session};
 use crate::shardmap::{GroupId, ShardId, Table, TableKind};
 use crate::sql::analysis::Part;
+use crate::wire;
 
 /// (schema, name) → what differs, as a sentence.
 pub type Drift = HashMap<(String, String), String>;
@@ -23,6 +29,10 @@ pub type Drift = HashMap<(String, String), String>;
 #[derive(Debug, Default)]
 pub struct DriftLook {
     suspected: Drift,
+    /// Beside declared tables: the shard, and what differs as a sentence.
+    suspected_besides: BTreeSet<(String, String)>,
+    /// Of these, what has been logged.
+    logged: BTreeSet<(String, String)>,
     /// Of each shard but the home shard.
     known: HashMap<ShardId, Known>,
 }
@@ -31,7 +41,7 @@ impl Gateway {
     /// Looks at every shard. One that cannot be read says nothing.
     pub async fn look_for_drift(&self, look: &mut DriftLook) {
         let before = self.map.snapshot();
-        if before.open_schema_changes > 0 || before.tables.is_empty() || !self.has_catalog_for(&before) {
+        if before.open_schema_changes > 0 || before.shards.len() < 2 || !self.has_catalog_for(&before) {
             return;
         }
         let home = self.catalog.load_full();
@@ -43,11 +53,14 @@ impl Gateway {
         let version = before.schema_version;
         drop(before);
         look.known.retain(|id, _| shards.iter().any(|shard| shard.id == *id));
-        let mut found = Drift::new();
+        let (mut found, mut besides) = (Drift::new(), BTreeSet::new());
         for shard in shards {
             match schema_reader::read(&shard, look.known.entry(shard.id).or_default()).await {
                 Ok(catalog) if catalog.held != Held::Nothing => tracing::debug!(shard = shard.name, "a part of its schema is held"),
-                Ok(catalog) => add_differences(&mut found, &tables, &home, &shard.name, &catalog),
+                Ok(catalog) => {
+                    add_differences(&mut found, &tables, &home, &shard.name, &catalog);
+                    add_others(&mut besides, &tables, &home, &shard.name, &catalog);
+                }
                 Err(error) => tracing::debug!(shard = shard.name, %error, "a shard's schema is not known"),
             }
         }
@@ -55,6 +68,7 @@ impl Gateway {
         if after.schema_version != version || after.open_schema_changes > 0 {
             return;
         }
+        look.log_besides(besides);
         let confirmed: Drift = found.iter().filter(|(table, what)| look.suspected.get(*table) == Some(what)).map(own).collect();
         if **self.drift.load() != confirmed {
             for ((_, table), what) in &confirmed {
@@ -63,6 +77,18 @@ impl Gateway {
             self.drift.store(Arc::new(confirmed));
         }
         look.suspected = found;
+    }
+}
+
+impl DriftLook {
+    /// What two looks agree on, once.
+    fn log_besides(&mut self, found: BTreeSet<(String, String)>) {
+        let confirmed: BTreeSet<_> = found.intersection(&self.suspected_besides).cloned().collect();
+        for (shard, difference) in confirmed.difference(&self.logged).take(LOGGED_MAX) {
+            tracing::warn!(shard, difference, "the schema is not the same on all shards (here: the home shard)");
+        }
+        self.logged = confirmed;
+        self.suspected_besides = found;
     }
 }
 
@@ -86,7 +112,41 @@ fn add_differences(found: &mut Drift, tables: &[Arc<Table>], home: &Catalog, sha
     }
 }
 
+/// What differs beside these tables.
+fn add_others(found: &mut BTreeSet<(String, String)>, tables: &[Arc<Table>], home: &Catalog, shard: &str, catalog: &Catalog) {
+    let (mut here, mut there) = (home.definitions.clone(), catalog.definitions.clone());
+    for table in tables {
+        for (of, definitions) in [(home, &mut here), (catalog, &mut there)] {
+            let Some(relation) = of.resolve(Some(&table.schema), &table.name, &[]) else { continue };
+            of.family(relation).iter().for_each(|member| definitions.remove(&member.whole()));
+        }
+    }
+    found.extend(here.differences(&there).into_iter().map(|difference| (shard.to_owned(), difference)));
+}
+
+/// The error of a schema change on another shard than the first, as its client gets it.
+pub(super) fn as_of_drift(frame: &[u8], shard: &str) -> Bytes {
+    let named = with_shard_named(frame, shard);
+    let body = named.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+    let Ok(fields) = wire::error_fields(body) else { return named };
+    let is_of_schema = fields.get(b'C').is_some_and(|code| code.starts_with(b"42") && code != b"42501");
+    if !is_of_schema || fields.get(b'H').is_some() {
+        return named;
+    }
+    let hint = format!(
+        "The home shard has not refused it: the schema of shard \"{shard}\" is another one. \"shardgate check\" lists the differences; \
+         a schema change behind the comment /* shardgate: shard={shard} */ is made on that shard alone."
+    );
+    let mut with_hint = body.strip_suffix(&[0]).unwrap_or(body).to_vec();
+    with_hint.push(b'H');
+    with_hint.extend_from_slice(hint.as_bytes());
+    with_hint.extend_from_slice(&[0, 0]);
+    error_frame(&with_hint)
+}
+
 const DIFFERENCES_MAX: usize = 5;
+/// Differences that one look logs.
+const LOGGED_MAX: usize = 20;
 
 impl Session {
     /// A statement over several shards needs its tables alike on them.

@@ -14,6 +14,7 @@ use crate::backend::{Own, Reply, ShardText, Stored};
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
+use crate::session::ddl::drift::as_of_drift;
 use crate::session::sequences::numbered::not_at_once;
 use crate::session::{Failure, Session};
 use crate::shardmap::Shard;
@@ -94,6 +95,7 @@ impl Session {
                     Command::Ddl { tag, .. } if DATABASE_TAGS.contains(&tag.as_str()) => {
                         self.run_by_database(&shards, &padded).await
                     }
+                    Command::Ddl { by_body: true, .. } => self.run_body_on_each(&shards, &padded).await,
                     _ => self.run_on_each(&shards, &padded).await,
                 }
             }
@@ -249,6 +251,7 @@ impl Session {
         let result = self.run_patiently(shard, text, is_told).await;
         if !is_told {
             drop_notices(&mut self.client.output, before);
+            tell_shard(&mut self.client.output, before, &shard.name);
         }
         result
     }
@@ -310,15 +313,30 @@ fn drop_notices(output: &mut BytesMut, from: usize) {
     });
 }
 
+/// An error names the shard, since others have done the same without one.
+fn tell_shard(output: &mut BytesMut, from: usize, shard: &str) {
+    change_frames(output, from, |tag, frame| match tag {
+        shard_tag::ERROR => Some(Cow::Owned(as_of_drift(frame, shard).to_vec())),
+        _ => Some(Cow::Borrowed(frame)),
+    });
+}
+
 /// Of the messages from there on, those for which this holds.
 pub(in crate::session) fn keep_frames(output: &mut BytesMut, from: usize, is_kept: impl Fn(u8, &[u8]) -> bool) {
+    change_frames(output, from, |tag, frame| {
+        is_kept(tag, frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default()).then_some(Cow::Borrowed(frame))
+    });
+}
+
+/// The messages from there on become what this makes of them.
+fn change_frames(output: &mut BytesMut, from: usize, change: impl Fn(u8, &[u8]) -> Option<Cow<'_, [u8]>>) {
     let Some(added) = output.get(from..).map(BytesMut::from) else { return };
     let mut rest = added.as_ref();
     let mut kept = BytesMut::with_capacity(rest.len());
     while let Some(header) = wire::FrameHeader::peek(rest, usize::MAX - 8).ok().flatten() {
         let Some((frame, after)) = rest.split_at_checked(header.total) else { break };
-        if is_kept(header.tag, frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default()) {
-            kept.extend_from_slice(frame);
+        if let Some(frame) = change(header.tag, frame) {
+            kept.extend_from_slice(&frame);
         }
         rest = after;
     }

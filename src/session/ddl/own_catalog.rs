@@ -77,17 +77,9 @@ impl Session {
         let Some(index) = self.transaction.index_of(home).filter(has_begun) else { return Ok(()) };
         self.check_snapshot_shows_schema()?;
         let shared = self.gateway.catalog.load_full();
-        self.transaction.catch_up(index, &self.gateway.registry);
-        self.sync(index).await?;
         let known = self.transaction.schema_change.as_mut().and_then(|change| change.own.take()).map(|own| own.known);
         let mut known = self.gateway.compared_with(known).await;
-        let participant = self.transaction.at(index)?;
-        let mut source = InTransaction(&mut participant.connection);
-        let read = Box::pin(catalog_reader::read_changes(&mut source, &mut known, WhenHeld::LeaveOut)).await;
-        let mut catalog = match read {
-            Ok(catalog) => catalog,
-            Err(error) => return Err(self.own_catalog_unread(index, error)),
-        };
+        let mut catalog = self.read_catalog_within(index, &mut known, WhenHeld::LeaveOut).await?;
         catalog.version = self.gateway.own_version();
         if !same_oids(&shared, &catalog) {
             Box::pin(self.learn_own_oids(catalog.version)).await?;
@@ -98,6 +90,20 @@ impl Session {
             change.own = Some(OwnCatalog { catalog, shared, version: change.version, has_other_code, known });
         }
         Ok(())
+    }
+
+    /// What the open transaction sees on this participant, where it goes on as it was.
+    pub(super) async fn read_catalog_within(
+        &mut self,
+        index: usize,
+        known: &mut Known,
+        when_held: WhenHeld,
+    ) -> Result<Catalog, Failure> {
+        self.transaction.catch_up(index, &self.gateway.registry);
+        self.sync(index).await?;
+        let mut source = InTransaction(&mut self.transaction.at(index)?.connection);
+        let read = Box::pin(catalog_reader::read_changes(&mut source, known, when_held)).await;
+        read.map_err(|error| self.own_catalog_unread(index, error))
     }
 
     fn own_catalog_unread(&mut self, index: usize, error: CatalogError) -> Failure {
@@ -127,7 +133,7 @@ impl Session {
 
 impl Gateway {
     /// What has been read last. `own`: in this transaction.
-    async fn compared_with(&self, own: Option<Known>) -> Known {
+    pub(super) async fn compared_with(&self, own: Option<Known>) -> Known {
         match (tokio::time::timeout(READER_PATIENCE, self.schema_reader.lock()).await, own) {
             (Ok(reader), Some(own)) => own.compared_with(&reader.known),
             (Ok(reader), None) => reader.known.clone(),

@@ -297,7 +297,8 @@ impl Session {
                 // What it reads of the proxy is given for each by itself.
                 && !matches!(statement.scope, Scope::Proxy(_))
                 && statement.numbers == Numbers::None
-                && statement.effects.as_ref().is_none_or(|effects| effects.settings.is_nothing() && effects.kept.is_empty())
+                // What may be left is looked for statement by statement.
+                && statement.effects.is_none()
         };
         let asks_cluster = statements.iter().any(|statement| self.asks_cluster(statement));
         if self.transaction.is_open() || asks_cluster || !statements.iter().all(is_plain) {

@@ -382,6 +382,12 @@ impl Session {
         }
         if is_called {
             self.drawn.current.insert(sequence.clone(), Current::Number(number));
+            // lastval() is currval() of the sequence that was drawn from last.
+            if let Last::Number(last, known) = &mut self.drawn.last
+                && last == sequence
+            {
+                *known = number;
+            }
         }
         Ok(())
     }

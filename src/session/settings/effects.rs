@@ -13,6 +13,7 @@
 //! that has ended, and is read again then. So a rollback, a deferred trigger and a function that sets for the transaction only
 //! are all followed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -41,6 +42,8 @@ pub(in crate::session) struct RunningEffects {
     effects: Option<Arc<SessionEffects>>,
     /// Of the statement that is routed, with what its values say.
     of_statement: Option<Arc<SessionEffects>>,
+    /// What a text that it gives to a function is told to leave, by its words alone.
+    told_by_words: BTreeSet<Kept>,
     /// Settings may have been changed since they were read.
     is_stale: bool,
     /// A function of the session's statements may have made prepared statements.
@@ -74,14 +77,30 @@ impl Session {
             Some(_) if matches!(statement.command, Command::SetConfig(_)) => Ok(()),
             Some(effects) if effects.is_of_schema_change && effects.kept.contains(&Kept::PreparedStatement) => Err(prepares()),
             // The connection is closed with its session.
-            Some(_) if changes_schema && self.keeps_connections() => Ok(()),
+            Some(effects) if changes_schema && self.keeps_connections() => self.check_names_are_known(effects, changes_schema),
             Some(effects) if effects.is_of_schema_change => Err(left_by_schema_change()),
             Some(effects) => {
-                let effects = self.counting_now(with_those_given(effects, statement, inputs), statement);
-                self.running.effects.of_statement = Some(Arc::clone(&effects));
-                if effects.is_nothing() { Ok(()) } else { self.note_effects(&effects) }
+                let effects = match effects.kept.contains(&Kept::UnnamedSetting) {
+                    true => Arc::new(effects.with_names(inputs.constants())),
+                    false => Arc::clone(effects),
+                };
+                self.check_names_are_known(&effects, changes_schema)?;
+                let with_given = with_those_given(&effects, statement, inputs);
+                self.running.effects.told_by_words = match effects.kept.contains(&Kept::GivenText) {
+                    true => with_given.kept.difference(&effects.kept).copied().collect(),
+                    false => BTreeSet::new(),
+                };
+                self.running.effects.of_statement = Some(effects);
+                let effects = self.counting_now(with_given, statement);
+                if effects.leaves_only_names() { Ok(()) } else { self.note_effects(&effects) }
             }
         }
+    }
+
+    /// Other shards have to be told what is set. No server says which custom settings there are.
+    fn check_names_are_known(&self, effects: &SessionEffects, changes_schema: bool) -> Result<(), PgError> {
+        let is_set = effects.kept.contains(&Kept::UnnamedSetting) && (!changes_schema || effects.is_of_schema_change);
+        if is_set && !self.context.map.tables.is_empty() { Err(unnamed_setting()) } else { Ok(()) }
     }
 
     /// What is set for the transaction counts where more statements may follow in it, which may be on other shards.
@@ -182,11 +201,11 @@ impl Session {
     /// What lives on one connection is looked for on the home shard, by the statements that come later.
     pub(in crate::session) fn check_effects(&mut self, statement: &Analysis, route: &Route) -> Result<(), PgError> {
         let effects = self.running.effects.of_statement.as_ref();
-        let Some(effects) = effects.filter(|effects| !effects.kept.is_empty()).cloned() else { return Ok(()) };
+        let Some(effects) = effects.filter(|effects| effects.keeping().next().is_some()).cloned() else { return Ok(()) };
         let home = self.home()?.id;
         match route.shard() {
             Some(shard) if shard == home || self.hinted(statement)?.is_some() => {
-                if effects.may_keep(Kept::TemporaryObject) {
+                if effects.kept.contains(&Kept::TemporaryObject) {
                     self.transaction.decide_on(shard, TEMPORARY_OBJECTS, &self.gateway, self.batch.is_open)?;
                 }
                 Ok(())
@@ -197,10 +216,19 @@ impl Session {
 
     /// What the statement leaves on this connection keeps it.
     pub(in crate::session) fn pin_for_effects(&mut self, index: usize) {
+        let home = self.home().ok().map(|home| home.id);
         let Some(effects) = &self.running.effects.of_statement else { return };
         let Some(participant) = self.transaction.participants_mut().get_mut(index) else { return };
-        effects.kept.iter().for_each(|kept| participant.pin(kept.reason()));
-        if effects.may_keep(Kept::TemporaryObject) {
+        effects.keeping().for_each(|kept| participant.pin(kept.reason()));
+        // Where the session finds it again. Elsewhere the connection is closed when it is given back.
+        if Some(participant.shard) == home {
+            self.running.effects.told_by_words.iter().for_each(|kept| participant.pin(kept.reason()));
+        }
+        effects.custom_settings().for_each(|name| participant.connection.custom_names.insert(name));
+        // Those of the session are read back, which tells whether they were set.
+        effects.custom_settings_of_transaction().for_each(|name| self.custom_names.insert(name));
+        let makes_temporary = |kept: &BTreeSet<Kept>| kept.contains(&Kept::TemporaryObject);
+        if makes_temporary(&effects.kept) || makes_temporary(&self.running.effects.told_by_words) {
             self.temporary_tables.may_have_changed();
         }
     }
@@ -406,18 +434,28 @@ fn settings_are_on_record(participant: &mut Participant, keeps_all: bool) {
         return;
     }
     Arc::make_mut(effects).settings = ChangedSettings::Nothing;
-    if effects.is_nothing() {
+    if effects.leaves_only_names() {
         connection.effects = None;
     }
 }
 
-/// Where it is not known what is run, the statement itself may hold it, or one of its values.
+/// Where it is not known what is run, the statement itself may hold it, or one of its values where a function is given a text. Words
+/// that are only found there keep nobody's connection: they may be anything.
 fn with_those_given(effects: &Arc<SessionEffects>, statement: &Analysis, inputs: &Inputs<'_>) -> Arc<SessionEffects> {
     let is_query = matches!(statement.command, Command::Query(_) | Command::Call);
     if !effects.is_unproven || !is_query {
         return Arc::clone(effects);
     }
-    effects.with_given(&inputs.texts()).map_or_else(|| Arc::clone(effects), Arc::new)
+    let mut of_text = SessionEffects::of_unread(inputs.text());
+    if effects.kept.contains(&Kept::GivenText) {
+        inputs.constants().for_each(|constant| of_text.add(&SessionEffects::of_unread(&constant)));
+    }
+    if of_text.settings.is_nothing() && of_text.kept.is_empty() {
+        return Arc::clone(effects);
+    }
+    let mut both = SessionEffects::clone(effects);
+    both.add(&of_text);
+    Arc::new(both)
 }
 
 /// The value that the connection has by what is on record.
@@ -501,8 +539,16 @@ fn prepared_by_function() -> PgError {
     )
 }
 
+fn unnamed_setting() -> PgError {
+    PgError::unsupported(
+        "a function that makes the name of a setting is not supported beside sharded tables",
+        "Other shards have to be told what is set, and the server does not list settings like app.tenant.",
+        "Write the name into the function, or pass it as a constant or parameter of the statement.",
+    )
+}
+
 fn kept_elsewhere(effects: &SessionEffects) -> PgError {
-    let what = effects.kept.iter().next().map_or("", |kept| kept.reason());
+    let what = effects.keeping().next().map_or("", |kept| kept.reason());
     PgError::unsupported(
         "what this statement may leave in the session is not supported on a shard that is not the home shard",
         format!("It may leave this on one connection, by a function or trigger: {what}."),

@@ -24,11 +24,16 @@ fn executed<'t, 'a>(tokens: &'t [Token<'a>], start: usize) -> &'t [Token<'a>] {
 }
 
 fn is_given(expression: &[Token<'_>], tokens: &[Token<'_>]) -> bool {
-    !has_constant(expression) && !expression.iter().filter_map(Token::name).any(|name| is_made(&name, tokens))
+    !has_constant(before_from(expression)) && !expression.iter().filter_map(Token::name).any(|name| is_made(&name, tokens))
 }
 
 fn has_constant(tokens: &[Token<'_>]) -> bool {
-    tokens.iter().any(|token| matches!(token.kind, TokenKind::Literal(_)))
+    tokens.iter().any(|token| matches!(token.kind, TokenKind::Literal(_)) && token.text != "''")
+}
+
+fn before_from<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
+    let end = tokens.iter().position(|token| token.is("from")).unwrap_or(tokens.len());
+    tokens.get(..end).unwrap_or_default()
 }
 
 /// A constant is assigned to the variable, selected into it, or it goes through rows that have one.
@@ -40,8 +45,7 @@ fn is_made(name: &str, tokens: &[Token<'_>]) -> bool {
         let into = piece.iter().position(|token| token.is("into"));
         let is_target = is_it(piece.get(usize::from(is_loop)))
             || into.is_some_and(|into| piece.iter().skip(into + 1).any(|token| is_it(Some(token))));
-        let selected = piece.iter().position(|token| token.is("from")).unwrap_or(piece.len());
-        is_target && has_constant(piece.get(..selected).unwrap_or_default())
+        is_target && has_constant(before_from(piece))
     })
 }
 
@@ -63,6 +67,8 @@ mod tests {
             "BEGIN FOR r IN EXECUTE t LOOP x := 'y'; END LOOP; END",
             "BEGIN OPEN c FOR EXECUTE t; END",
             "BEGIN EXECUTE NEW.q; RETURN NEW; END",
+            "DECLARE q text := ''; BEGIN SELECT b INTO q FROM jobs; EXECUTE q; END",
+            "BEGIN EXECUTE (SELECT q FROM jobs WHERE state = 'new'); END",
             "BEGIN EXECUTE 'SELECT 1'; EXECUTE t || u; END",
         ] {
             assert!(runs(given), "{given}");

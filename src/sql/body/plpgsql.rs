@@ -21,6 +21,7 @@ pub(super) fn read(body: &str, found: &mut Found) {
         })
         .collect();
     if runs_given_text(&tokens) {
+        found.references.effects.may_do_anything();
         [Kept::GivenText, Kept::PreparedByText].into_iter().for_each(|kept| found.references.effects.keeps(kept));
     }
     let mut reader = Reader { body, tokens: &tokens, position: 0, found };
@@ -32,7 +33,7 @@ pub(super) struct Token<'a> {
     pub(super) kind: TokenKind,
     start: usize,
     end: usize,
-    text: &'a str,
+    pub(super) text: &'a str,
 }
 
 impl Token<'_> {

@@ -250,7 +250,9 @@ fn what_a_body_leaves_in_its_session_is_told() {
         "begin set transaction read only; set standard_conforming_strings = on; end",
         "begin execute 'select 1'; end",
     ] {
-        assert_eq!(effects("plpgsql", body).without_transaction(), nothing, "{body}");
+        let found = effects("plpgsql", body).without_transaction();
+        assert_eq!(SessionEffects { names_left: nothing.names_left.clone(), ..found.clone() }, nothing, "{body}");
+        assert_eq!(found.names_left.contains("a.b"), body.contains("a.b"), "{body}");
     }
     let mut sets = SessionEffects::default();
     sets.sets_for_transaction(Some("a.b"));

@@ -2,7 +2,8 @@
 //! it is refused before anything is done.
 //!
 //! A call goes to every shard, in one transaction over all of them, where it is proven to do nothing but change the schema, and to
-//! decide what to change by the schema alone, which is the same on every shard. Migrations do this: they catch an exception where
+//! decide what to change by the schema alone, which is the same on every shard; where it decides otherwise nevertheless, by an oid or
+//! the order of rows, that shows before the commit (`session::ddl::calls`). Migrations do this: they catch an exception where
 //! there is no IF NOT EXISTS, ask the system catalogue whether an object is there, or loop over it and make the texts of their
 //! changes by EXECUTE. A body that reads or writes rows may decide otherwise on each shard, or would write on each of them.
 //!
@@ -86,12 +87,14 @@ struct Proof<'c> {
     makes_more: bool,
     /// Of the statement and of all bodies.
     strings: Vec<String>,
+    /// It asks which roles there are.
+    asks_for_roles: bool,
     seen: BTreeSet<Oid>,
 }
 
 impl<'c> Proof<'c> {
     fn new(context: &'c Context) -> Self {
-        Self { context, texts: Vec::new(), makes_more: false, strings: Vec::new(), seen: BTreeSet::new() }
+        Self { context, texts: Vec::new(), makes_more: false, strings: Vec::new(), asks_for_roles: false, seen: BTreeSet::new() }
     }
 
     /// The command tag, and whether the answer has a row description.
@@ -121,6 +124,9 @@ impl<'c> Proof<'c> {
         let is_shown = self.strings.iter().any(|text| begins_with_change(text));
         match self.strings.iter().find(|text| begins_with_other(text)) {
             _ if !self.makes_more => Ok(()),
+            _ if self.asks_for_roles => {
+                Err("It asks for roles, of which each server has its own, and makes the texts of its changes".to_owned())
+            }
             Some(text) => {
                 Err(format!("It runs a text that is no schema change: \"{}\"", text.chars().take(40).collect::<String>()))
             }
@@ -162,6 +168,7 @@ impl<'c> Proof<'c> {
         if let Some(table) = references.reads.iter().find(|name| !is_system(name)) {
             return Err(format!("It also reads \"{}\"", table.name));
         }
+        self.asks_for_roles |= references.reads.iter().any(|name| OF_ROLES.contains(&name.name.as_str()));
         if let Some(operator) = references.operators.iter().find(|name| catalog.operator_functions.contains_key(*name)) {
             return Err(format!("It uses operator {operator}, whose function is not PostgreSQL's"));
         }
@@ -263,6 +270,8 @@ const OF_SCHEMA: [&str; 31] = [
     "pg_user",
     "pg_views",
 ];
+/// Of these, what holds roles, which belong to the server.
+const OF_ROLES: [&str; 3] = ["pg_auth_members", "pg_roles", "pg_user"];
 /// Columns of it that are of one server.
 const OF_SERVER: [&str; 9] = [
     "catalog_name",

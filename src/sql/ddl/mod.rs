@@ -34,6 +34,8 @@ pub struct Ddl {
     /// What it changes the databases of a server share.
     pub once_per_server: bool,
     pub gives_rows: bool,
+    /// It is a DO block or a call, whose body makes the changes.
+    pub by_body: bool,
 }
 
 impl Ddl {
@@ -46,12 +48,13 @@ impl Ddl {
             takes: Vec::new(),
             once_per_server: false,
             gives_rows: false,
+            by_body: false,
         }
     }
 
     /// A DO block, or a call, that changes the schema. `gives_rows`: its answer has a row description.
     pub fn of_call(tag: &str, gives_rows: bool) -> Self {
-        Self { gives_rows, ..Self::new(tag) }
+        Self { gives_rows, by_body: true, ..Self::new(tag) }
     }
 
     fn temporary(mut self, relation: Option<&nodes::RangeVar>) -> Self {
@@ -67,13 +70,14 @@ impl Ddl {
 
     /// As far as its kind says.
     pub fn into_command(self) -> Command {
-        let Self { tag, creates_temporary, outside_transaction, redefines, takes, once_per_server, gives_rows } = self;
+        let Self { tag, creates_temporary, outside_transaction, redefines, takes, once_per_server, gives_rows, by_body } = self;
         Command::Ddl {
             tag,
             creates_temporary,
             outside_transaction,
             once_per_server,
             gives_rows,
+            by_body,
             renames_distributed: false,
             table_as: None,
             numbered: None,

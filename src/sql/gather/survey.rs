@@ -529,6 +529,13 @@ impl Walk {
                     Ok(())
                 })
             }
+            Node::JsonTable(table) => {
+                self.alias(table.alias());
+                self.beside(|walk| {
+                    let mut expressions = tree::expressions_of_json_table(table).into_iter();
+                    expressions.try_for_each(|expression| walk.expression(expression, visible))
+                })
+            }
             Node::JoinExpr(join) => self.join(join, visible),
             Node::RangeTableSample(_) => Err(refusals::table_sample()),
             _ => Err(refusals::construct("this item of the FROM clause")),

@@ -189,6 +189,22 @@ pub fn is_known(node: Node<'_>) -> bool {
     )
 }
 
+/// What JSON_TABLE computes with: the document, what is passed to its paths, and what stands for values that are missing.
+pub fn expressions_of_json_table(table: &nodes::JsonTable) -> Vec<Node<'_>> {
+    let mut found: Vec<Node<'_>> = table.context_item().map(|item| item.raw_expr()).into_iter().collect();
+    found.extend(table.passing().iter());
+    found.extend(table.on_error().map(|behavior| behavior.expr()));
+    let mut columns: Vec<&nodes::JsonTableColumn> = table.columns().iter().collect();
+    while let Some(column) = columns.pop() {
+        found.extend([column.on_empty(), column.on_error()].into_iter().flatten().map(|behavior| behavior.expr()));
+        columns.extend(column.columns().iter().filter_map(|nested| match nested {
+            Node::JsonTableColumn(nested) => Some(nested),
+            _ => None,
+        }));
+    }
+    found
+}
+
 fn children<'n>(node: Node<'n>, stack: &mut Vec<Node<'n>>) {
     match node {
         Node::NodeList(list) => stack.extend(list.iter()),

@@ -15,6 +15,7 @@ use crate::catalog::{Relation, RelationKind};
 use crate::error::PgError;
 use crate::shard_key::KeyType;
 use crate::shardmap::TableKind;
+use crate::sql::parse::tree;
 
 /// References to relations in one statement, with views and CTEs opened at each reference.
 pub const LEAVES_MAX: usize = 1_000;
@@ -74,6 +75,15 @@ impl<'c> Reader<'c> {
                 }
                 subqueries.append(&mut findings.subqueries);
                 self.unknown_rows(table.alias(), "xmltable", frame)
+            }
+            Node::JsonTable(table) => {
+                let mut findings = Findings::default();
+                let scope = Scope { frame, ctes, windows: None };
+                for expression in tree::expressions_of_json_table(table) {
+                    self.scan(expression, &scope, Place::Inside, &mut findings)?;
+                }
+                subqueries.append(&mut findings.subqueries);
+                self.unknown_rows(table.alias(), "json_table", frame)
             }
             Node::RangeTableSample(sample) => {
                 self.notes.not_pushable(PgError::unsupported(

@@ -23,6 +23,7 @@ use crate::error::PgError;
 use crate::shardmap::GroupId;
 use crate::sql::analysis::{KeyCondition, KeyTest, KeyValue, Numbers, Part, StoredValue, Test};
 use crate::sql::parse;
+use crate::sql::parse::tree;
 use crate::sql::rewrite::drawing;
 
 /// An INSERT with its target read.
@@ -150,12 +151,33 @@ impl<'c> Reader<'c> {
                 rows.push(self.row_condition(key, made.target, made.is_overridden, &value_of));
             }
         }
-        // Rows of different lengths are PostgreSQL's to refuse, which sees it where they are together.
-        if !is_even {
+        // Rows of different lengths, and functions that return rows in one of several, are PostgreSQL's to refuse, which sees it where
+        // they are together.
+        let makes_rows = || {
+            let mut values = select.values_lists().iter().filter_map(|row| row.as_node_list()).flatten();
+            select.values_lists().len() > 1 && values.any(|value| self.may_be_rows(value))
+        };
+        if !is_even || makes_rows() {
             rows = vec![Ok(KeyCondition::Nothing)];
         }
         self.insert_parts(made.target, rows);
         Ok(())
+    }
+
+    /// By a function of PostgreSQL's, or of users.
+    fn may_be_rows(&self, value: Node<'_>) -> bool {
+        let mut is_found = drawing::may_be_rows(value);
+        let catalog = &self.context.catalog;
+        tree::walk(value, &mut |node| {
+            if let Node::FuncCall(call) = node
+                && let Some(names) = tree::names(call.funcname())
+                && let Some(candidates) = names.last().and_then(|name| catalog.function_names.get(*name))
+            {
+                is_found |= candidates.iter().filter_map(|oid| catalog.functions.get(oid)).any(|function| function.returns_set);
+            }
+            true
+        });
+        is_found
     }
 
     /// DEFAULT VALUES.

@@ -113,11 +113,21 @@ struct Pieces<'t> {
 }
 
 impl Pieces<'_> {
+    /// RETURNING names the row before or after the change (`old.a`, `new.a`, `WITH (OLD AS o)`): they are of two statements.
+    fn names_versions(&self, returning: usize) -> bool {
+        let is_column = |at: usize| self.tokens.piece(at - 1) == ".";
+        let names = |at: usize| ["old", "new"].iter().any(|word| self.tokens.is_word(at, word)) && !is_column(at);
+        self.tokens.is_word(returning + 1, "with") || (returning + 1..=self.last()).any(names)
+    }
+
     fn moving(&self, update: &nodes::UpdateStmt, name: &nodes::RangeVar, relation: &Relation, key: &[&str]) -> Option<Moving> {
         let first = self.tokens.at_location(name.location)?;
         let set = self.tokens.word_at_top(first, &["set"])?;
         let filter = self.tokens.word_at_top(set, &["where"]);
         let returning = self.tokens.word_at_top(filter.unwrap_or(set), &["returning"]);
+        if returning.is_some_and(|returning| self.names_versions(returning)) {
+            return None;
+        }
         let end = self.end(returning);
         let from = if update.from_clause().is_empty() { None } else { Some(self.tokens.from_at_top(set)?) };
         let assigned = self.assignments(update, set + 1, from.or(filter).or(returning))?;

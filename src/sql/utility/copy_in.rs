@@ -39,6 +39,8 @@ pub struct CopyIn {
     pub added: Vec<AddedColumn>,
     /// A trigger of the statement fires on a shard without rows too.
     pub fires_per_statement: bool,
+    /// ON_ERROR ignore: a row with a value that its column's type does not have is left out.
+    pub skips_bad_rows: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +126,11 @@ impl CopyIn {
                 "Leave out FREEZE.",
             ));
         }
+        // Such a notice names a line of the rows of one shard.
+        if text(copy, "log_verbosity")?.is_some_and(|value| value.eq_ignore_ascii_case("verbose")) {
+            return Err(unknown_option("log_verbosity verbose"));
+        }
+        let skips_bad_rows = text(copy, "on_error")?.is_some_and(|value| value.eq_ignore_ascii_case("ignore"));
         let format = CopyFormat::read(copy)?;
         let encoding = text(copy, "encoding")?.map(Cow::into_owned);
         let has_header = option_is_on(copy.options(), "header");
@@ -138,6 +145,7 @@ impl CopyIn {
             column_count: 0,
             added: Vec::new(),
             fires_per_statement: false,
+            skips_bad_rows,
         })
     }
 
@@ -219,7 +227,7 @@ fn unknown_option(name: &str) -> PgError {
 }
 
 /// Options whose meaning is known, or does not matter, to who splits the rows.
-const FOLLOWED: [&str; 11] = [
+const FOLLOWED: [&str; 13] = [
     "format",
     "freeze",
     "delimiter",
@@ -231,4 +239,6 @@ const FOLLOWED: [&str; 11] = [
     "force_not_null",
     "force_null",
     "encoding",
+    "on_error",
+    "log_verbosity",
 ];

@@ -13,7 +13,7 @@
 
 use pg_raw_parse::{Node, nodes};
 
-use crate::catalog::{RelationKind, SequenceName, quoted_literal, quoted_name};
+use crate::catalog::{RelationKind, SequenceName, quoted_literal};
 use crate::sql::analysis::Splice;
 use crate::sql::context::Context;
 use crate::sql::parse;
@@ -61,8 +61,8 @@ pub fn with_sequences(text: &str, places: &[(SequenceName, (i64, bool))]) -> Opt
     let rows: Vec<String> = places
         .iter()
         .map(|((schema, name), (last_value, is_called))| {
-            let name = quoted_literal(&quoted_name(schema, name));
-            format!("(pg_catalog.to_regclass({name})::pg_catalog.oid, {last_value}::pg_catalog.int8, {is_called})")
+            let (schema, name) = (quoted_literal(schema), quoted_literal(name));
+            format!("({schema}::pg_catalog.name, {name}::pg_catalog.name, {last_value}::pg_catalog.int8, {is_called})")
         })
         .collect();
     if rows.is_empty() {
@@ -71,7 +71,9 @@ pub fn with_sequences(text: &str, places: &[(SequenceName, (i64, bool))]) -> Opt
     let text = format!(
         "LATERAL (SELECT CASE WHEN sg_s.last_value IS NOT NULL THEN coalesce(sg_c.last_value, sg_s.last_value) END AS last_value, \
          coalesce(sg_c.is_called, sg_s.is_called) AS is_called FROM pg_catalog.{STATE}({sequence}) sg_s \
-         LEFT JOIN (VALUES {}) sg_c (sequence, last_value, is_called) ON sg_c.sequence OPERATOR(pg_catalog.=) {sequence}) sg_p",
+         LEFT JOIN (pg_catalog.pg_class sg_k JOIN pg_catalog.pg_namespace sg_n ON sg_n.oid OPERATOR(pg_catalog.=) sg_k.relnamespace \
+         JOIN (VALUES {}) sg_c (schema, name, last_value, is_called) ON sg_c.schema OPERATOR(pg_catalog.=) sg_n.nspname \
+         AND sg_c.name OPERATOR(pg_catalog.=) sg_k.relname) ON sg_k.oid OPERATOR(pg_catalog.=) {sequence}) sg_p",
         rows.join(", ")
     );
     Some(spliced(tokens.text(), &[Splice { start: range.start, end: range.end, text }]))
@@ -186,12 +188,9 @@ mod tests {
         assert_eq!(with_sequences(text, &[]).as_deref(), Some(text));
         let places = [(("public".to_owned(), "It's".to_owned()), (7, true))];
         let asked = with_sequences(text, &places).unwrap_or_default();
-        assert!(
-            asked.contains("(pg_catalog.to_regclass('public.\"It''s\"')::pg_catalog.oid, 7::pg_catalog.int8, true)"),
-            "{asked}"
-        );
+        assert!(asked.contains("('public'::pg_catalog.name, 'It''s'::pg_catalog.name, 7::pg_catalog.int8, true)"), "{asked}");
         assert!(asked.contains("FROM pg_catalog.pg_sequence, LATERAL (SELECT CASE"), "{asked}");
-        assert!(asked.ends_with("= seqrelid) sg_p ORDER BY seqrelid;"), "{asked}");
+        assert!(asked.ends_with("OPERATOR(pg_catalog.=) seqrelid) sg_p ORDER BY seqrelid;"), "{asked}");
         assert!(parse::parse(&asked).is_ok());
     }
 

@@ -10,8 +10,8 @@ use shardgate::demo::servers::Server;
 use tempfile::TempDir;
 use tokio_postgres::Client;
 
-use super::{leftovers, partitions_on};
-use crate::support::{Cluster, Machine, Proxy, ProxyOptions, on_machines};
+use super::{leftovers, partitions_on, rebalance, text};
+use crate::support::{Cable, Cluster, Machine, Proxy, ProxyOptions, on_machines};
 
 /// Everything has ended within this after the parts are back.
 pub(super) const ENDED_WITHIN: Duration = Duration::from_secs(60);
@@ -293,21 +293,60 @@ async fn an_owner_that_is_lost_in_the_pause_is_asked_now_and_then() {
     stage.disarm("fenced");
     // Each turn takes a term.
     let map = stage.cluster.connect_map().await;
-    let term = async || map.query_one("SELECT max(term) FROM shardgate_map.move", &[]).await.expect("a term").get::<_, i64>(0);
-    let first = term().await;
+    map.batch_execute(
+        "CREATE TABLE turns (at timestamptz DEFAULT clock_timestamp());
+         CREATE FUNCTION note_turn() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.turns DEFAULT VALUES; RETURN NULL; END';
+         CREATE TRIGGER turns AFTER UPDATE ON shardgate_map.move FOR EACH ROW WHEN (new.term > old.term) EXECUTE FUNCTION note_turn()",
+    )
+    .await
+    .expect("turns are counted");
+    let turns = async || map.query_one("SELECT count(*) FROM turns", &[]).await.expect("turns").get::<_, i64>(0);
     let deadline = Instant::now() + ENDED_WITHIN;
-    while term().await < first + 3 {
+    while turns().await < 3 {
         assert!(Instant::now() < deadline, "nobody tries");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let (before, began) = (term().await, Instant::now());
+    let (before, began) = (turns().await, Instant::now());
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let (turns, took) = (term().await - before, began.elapsed());
+    let (turns, took) = (turns().await - before, began.elapsed());
+    map.batch_execute("DROP TRIGGER turns ON shardgate_map.move; DROP FUNCTION note_turn; DROP TABLE turns")
+        .await
+        .expect("dropped");
     assert!(turns <= 12 * (1 + took.as_millis() as i64 / 1000), "{turns} turns in {took:?}");
     stage.cluster.shard_server_mut(0).start_again().expect("started again");
     assert_eq!(stage.ended().await, "done");
     drop(driver);
     stage.is_whole(&stage.proxy.connect().await, "owner lost", 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_is_lost_in_silence_keeps_nobody_waiting() {
+    let stage = Stage::start(Cluster::start(2).await).await;
+    let target = format!("127.0.0.1:{}", stage.cluster.shard_server(1).port());
+    let cable = Cable::to(target.parse().expect("an address")).await;
+    let direct = stage.cluster.shard_url(1);
+    let url = direct.replace(&target, &cable.address().to_string());
+    assert_ne!(url, direct);
+    let admin = stage.proxy.connect().await;
+    let alter = format!("SELECT shardgate.alter_shard('b', url => '{url}', replication_url => '{direct}')");
+    admin.batch_execute(&alter).await.expect("alter_shard");
+    let partition = partitions_on(&stage.proxy, "t", "a").await[0].to_string();
+    stage.arm("residue_at_source", "hold");
+    let driver = stage.drive(&partition, &[]);
+    stage.until_reached("residue_at_source").await;
+    cable.lose_movers();
+    stage.disarm("residue_at_source");
+    // Held until the target is asked by a new connection: its server knows nothing of the loss.
+    let began = Instant::now();
+    loop {
+        match admin.execute("UPDATE t SET v = v + 1", &[]).await {
+            Ok(updated) => break assert_eq!(updated, 500),
+            Err(error) => assert!(is_passing(&error) && began.elapsed() < Duration::from_secs(20), "{error:?}"),
+        }
+    }
+    assert_eq!(stage.ended().await, "done");
+    drop(driver);
+    stage.is_whole(&stage.proxy.connect().await, "a connection lost in silence", 500).await;
 }
 
 #[test]
@@ -394,6 +433,33 @@ async fn a_copy_that_loses_its_connection_goes_on() {
     assert_eq!(stage.ended().await, "done");
     drop(driver);
     stage.is_whole(&stage.proxy.connect().await, "a lost connection", 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_that_has_failed_goes_on_when_a_person_says_so() {
+    let stage = Stage::start(Cluster::start(2).await).await;
+    let partition = partitions_on(&stage.proxy, "t", "a").await[0].to_string();
+    let id = stage.switched(&partition, "1h").await;
+    stage.arm("verified_again", "hold");
+    let driver = stage.command(&["finish", &id]);
+    stage.until_reached("verified_again").await;
+    let target = stage.cluster.connect_shard(1).await;
+    target.batch_execute("DELETE FROM shardgate.switched").await.expect("forgotten");
+    stage.disarm("verified_again");
+    stage.until_state("failed").await;
+    drop(driver);
+    let doctor = rebalance(&stage.cluster, &["doctor"]).await;
+    let (told, way_out) = (text(&doctor.stdout), format!("\"shard-rebalance resume {id}\""));
+    assert!(told.contains(&format!("move {id} has failed")) && told.contains(&way_out), "{told}");
+    let refused = rebalance(&stage.cluster, &["finish", &id]).await;
+    let told = text(&refused.stderr);
+    assert!(told.contains("the target does not know that it owns the partitions") && told.contains(&way_out), "{told}");
+    let client = stage.proxy.connect().await;
+    let change = client.batch_execute("ALTER TABLE t ADD w int").await.expect_err("refused");
+    assert!(change.as_db_error().and_then(|error| error.hint()).is_some_and(|hint| hint.contains(&way_out)), "{change:?}");
+    assert!(rebalance(&stage.cluster, &["resume", &id]).await.status.success());
+    assert_eq!(stage.ended().await, "done");
+    stage.is_whole(&client, "a move that had failed", 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

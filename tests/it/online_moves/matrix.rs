@@ -25,6 +25,8 @@ enum Fault {
     PowerLost,
     /// A copy from before the switch takes its place.
     Forgets,
+    /// The same, from before both sides were compared.
+    ForgetsMore,
 }
 
 /// What is done with the partitions.
@@ -174,7 +176,11 @@ impl Play {
         if way.begins_switched() {
             self.write(&client, cell).await;
         }
-        let forgotten = (fault == Fault::Forgets).then(|| if way == Way::Back { "back_durable" } else { "durable" });
+        let forgotten = match fault {
+            Fault::Forgets => Some(if way == Way::Back { "back_durable" } else { "durable" }),
+            Fault::ForgetsMore => Some("copied"),
+            Fault::Killed | Fault::Frozen | Fault::CutOff | Fault::PowerLost => None,
+        };
         let dies = (part, fault) == (Part::Driver, Fault::Killed);
         forgotten.iter().for_each(|point| self.stage.arm(point, "hold"));
         self.stage.arm(point, if dies { "abort" } else { "hold" });
@@ -228,7 +234,7 @@ impl Play {
                     self.stage.disarm(point);
                 }
                 self.server_fails(part, fault, backup).await;
-                if matches!(fault, Fault::Killed | Fault::Forgets) {
+                if matches!(fault, Fault::Killed | Fault::Forgets | Fault::ForgetsMore) {
                     self.stage.disarm(point);
                 }
                 self.ended(cell).await;
@@ -507,6 +513,7 @@ async fn a_map_that_forgets_the_switch_is_told_by_the_shards() {
     play(
         &[
             cells(Part::Map, Fault::Forgets, &there, &["switched", "target_opened", "online"]),
+            cells(Part::Map, Fault::ForgetsMore, &there[2..], &["target_opened", "online"]),
             cells(Part::Map, Fault::Forgets, &ON_THE_WAY_BACK[4..9], &["back_switched", "back_target_opened", "back_online"]),
         ]
         .concat(),

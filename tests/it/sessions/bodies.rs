@@ -25,6 +25,7 @@ async fn bodies_that_change_the_schema_leave_it_alike_on_every_shard() {
     answers_are_postgresqls(&mut client).await;
     taken_back(&cluster, &mut client, &expected).await;
     refused(&cluster, &mut client).await;
+    made_otherwise(&cluster, &mut client).await;
     mended(&cluster, &mut client).await;
     beside_distributed_tables(&cluster, &mut client).await;
     let log = proxy.log();
@@ -101,9 +102,66 @@ async fn refused(cluster: &Cluster, client: &mut WireClient) {
     succeed(client, "SELECT runs('SELECT 1')").await;
 }
 
+/// What decides by oids, the time or the order of rows makes something else on each shard: all of it is taken back.
+async fn made_otherwise(cluster: &Cluster, client: &mut WireClient) {
+    let mut before = Vec::new();
+    for (shard, names) in [["b_ord", "a_ord"], ["b_ord", "a_ord"], ["a_ord", "b_ord"]].into_iter().enumerate() {
+        let there = cluster.connect_shard(shard).await;
+        for name in names {
+            there.batch_execute(&format!("CREATE TABLE {name} (id int)")).await.expect("a table");
+        }
+        before.push(schema(&there).await);
+    }
+    for (statement, expected) in [
+        ("DO $$BEGIN EXECUTE format('CREATE TABLE t_%s (a int)', to_char(now(), 'US')); END$$", "table \"public.t_"),
+        (
+            "DO $$DECLARE n oid; BEGIN SELECT oid INTO n FROM pg_class WHERE relname = 'account'; EXECUTE 'ALTER TABLE account ADD COLUMN c_' || n || ' int'; END$$",
+            "column \"c_",
+        ),
+        (
+            "DO $$DECLARE n text; BEGIN SELECT relname INTO n FROM pg_class WHERE relname ~ '_ord' LIMIT 1; EXECUTE format('CREATE TABLE %I (a int)', 'of_' || n); END$$",
+            "table \"public.of_b_ord\" exists here and is missing there;\ntable \"public.of_a_ord\" is missing here and exists there",
+        ),
+    ] {
+        client.query(statement);
+        let answers = client.answers().await;
+        let error = answers.iter().find(|message| message.tag == b'E').unwrap_or_else(|| panic!("{statement} is not refused"));
+        assert!(
+            error.field(b'C') == "0A000"
+                && error.field(b'D').contains(expected)
+                && error.field(b'D').contains("there: shard \"shard"),
+            "{} {}",
+            error.describe(),
+            error.field(b'D')
+        );
+        let told = client.ask(&format!("BEGIN; {statement}")).await;
+        assert!(told.contains("E(0A000 the statement does not change the schema alike") && told.ends_with("Z(E)"), "{told}");
+        assert_eq!(client.ask("ROLLBACK").await, "C(ROLLBACK) Z(I)");
+        for (shard, before) in before.iter().enumerate() {
+            assert_eq!(schema(&cluster.connect_shard(shard).await).await, *before, "{statement}");
+        }
+    }
+    // Roles are those of a server.
+    let told = client.ask("DO $$DECLARE r text; BEGIN FOR r IN SELECT rolname FROM pg_roles LOOP EXECUTE format('GRANT SELECT ON account TO %I', r); END LOOP; END$$").await;
+    assert!(told.starts_with("E(0A000 "), "{told}");
+    succeed(client, "DROP TABLE a_ord, b_ord").await;
+}
+
 /// One shard lacks what the others have: a schema change that names the shard mends it.
 async fn mended(cluster: &Cluster, client: &mut WireClient) {
     cluster.connect_shard(2).await.batch_execute("ALTER TABLE account DROP COLUMN kind").await.expect("drift");
+    // What differed before is nothing that a body has done.
+    succeed(client, "SELECT make('beside')").await;
+    client.query("ALTER TABLE account ALTER COLUMN kind SET DEFAULT 'ok'");
+    let answers = client.answers().await;
+    let error = answers.iter().find(|message| message.tag == b'E').expect("an error");
+    assert!(
+        error.field(b'C') == "42703" && error.field(b'W').contains("shard \"shard2\""),
+        "{} {}",
+        error.describe(),
+        error.field(b'W')
+    );
+    assert!(error.field(b'H').contains("/* shardgate: shard=shard2 */"), "{}", error.field(b'H'));
     succeed(client, "/* shardgate: shard=shard2 */ ALTER TABLE account ADD COLUMN kind mood").await;
     let expected = schema(&cluster.connect_shard(0).await).await;
     assert_eq!(schema(&cluster.connect_shard(1).await).await, expected);

@@ -281,7 +281,7 @@ async fn the_key_stays_as_it_is(stage: &Stage) {
 async fn differing_tables_are_refused(stage: &Stage) {
     let direct = stage.cluster.connect_shard(2).await;
     direct
-        .batch_execute("ALTER TABLE accounts ADD COLUMN stray int; ALTER TABLE currencies ADD COLUMN stray int")
+        .batch_execute("ALTER TABLE accounts ADD COLUMN stray int; ALTER TABLE currencies ADD COLUMN stray int; ALTER TABLE notes ADD COLUMN stray int")
         .await
         .expect("changed");
     let proxy = Proxy::start(&stage.cluster, ProxyOptions::default());
@@ -293,6 +293,8 @@ async fn differing_tables_are_refused(stage: &Stage) {
         told = client.ask("SELECT count(*) FROM accounts").await;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+    let log = proxy.log();
+    assert!(log.contains(r#"column \"stray\" of table \"public.notes\" is missing here"#) && log.contains("shard2"), "{log}");
     client.query("UPDATE accounts SET balance = 1");
     let answers = client.answers().await;
     let error = answers.iter().find(|message| message.tag == b'E').expect("an error");
@@ -310,7 +312,12 @@ async fn differing_tables_are_refused(stage: &Stage) {
     // What runs on one shard goes on.
     succeed(&mut client, &stage.fill_in("SELECT balance FROM accounts WHERE id = {a}")).await;
     succeed(&mut client, "SELECT code FROM currencies").await;
-    direct.batch_execute("ALTER TABLE accounts DROP COLUMN stray; ALTER TABLE currencies DROP COLUMN stray").await.expect("mended");
+    direct
+        .batch_execute(
+            "ALTER TABLE accounts DROP COLUMN stray; ALTER TABLE currencies DROP COLUMN stray; ALTER TABLE notes DROP COLUMN stray",
+        )
+        .await
+        .expect("mended");
     let again = Proxy::start(&stage.cluster, ProxyOptions::default());
     let mut client = WireClient::connect(again.address()).await;
     tokio::time::sleep(Duration::from_secs(5)).await;

@@ -280,6 +280,9 @@ async fn sequence_functions_answer_as_postgresql_does() {
     succeed(&mut one, "PREPARE p AS INSERT INTO orders (tenant) VALUES ($1) RETURNING id").await;
     let told = one.ask("EXECUTE p(1)").await;
     assert_eq!(one.value("SELECT currval('orders_id_seq')").await, numbers(&told)[0].to_string());
+    let next = numbers(&told)[0] + 100;
+    succeed(&mut one, &format!("SELECT setval('orders_id_seq', {next})")).await;
+    assert_eq!(one.value("SELECT lastval()").await, next.to_string(), "of the sequence that was drawn from last");
     set_everywhere(&mut one, &mut two).await;
     // The home shard's own sequences.
     assert_eq!(one.value("SELECT nextval('home_numbers')").await, "500");

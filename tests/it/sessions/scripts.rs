@@ -26,6 +26,7 @@ async fn scripts_are_answered_as_by_one_postgresql() {
         succeed(&mut stage.plain_client().await, table).await;
     }
     succeed(&mut stage.client().await, "SELECT shardgate.distribute_table('stamps', 'k')").await;
+    cases(&stage).await;
     let asked_for = std::env::var("SHARDGATE_SCRIPTS_SEED").ok().map(|seed| seed.parse::<u64>().expect("a seed"));
     let seeds: Vec<u64> = match asked_for {
         Some(seed) => vec![seed],
@@ -63,6 +64,30 @@ async fn scripts_are_answered_as_by_one_postgresql() {
     println!("{statements} statements; refused: {refused:?}");
     assert!(refused.values().sum::<usize>() * 10 < statements, "too much is refused: {refused:?}");
     stage.assert_log_is_clean();
+}
+
+/// What was once answered otherwise.
+async fn cases(stage: &Stage) {
+    let (mut proxy, mut plain) = (stage.client().await, stage.plain_client().await);
+    for text in [
+        // A row for each of the rows, where each shard has one row of VALUES.
+        "INSERT INTO stamps (k, n) VALUES (1, generate_series(-3, -1)), (2, -5)",
+        "INSERT INTO stamps (k, n) VALUES (1, -1), (2, unnest(ARRAY[-1, -2])), (3, -1)",
+        "SELECT count(*) FROM stamps",
+        // A number of rows that is rounded.
+        "PREPARE rows (numeric) AS SELECT id FROM accounts ORDER BY id LIMIT $1",
+        "EXECUTE rows(2.5)",
+        "PREPARE later (float8) AS SELECT id FROM accounts ORDER BY id OFFSET $1",
+        "EXECUTE later(87.5)",
+        "PREPARE whole (int2) AS SELECT id FROM accounts ORDER BY id LIMIT $1",
+        "EXECUTE whole(2)",
+        "DECLARE c CURSOR FOR SELECT generate_series(1, 2), owner, count(*) FROM accounts GROUP BY owner ORDER BY owner, 1; FETCH 3 FROM c; FETCH 3 FROM c",
+    ] {
+        proxy.query(text);
+        plain.query(text);
+        let (told, expected) = (told(&mut proxy).await, told(&mut plain).await);
+        assert!(told == expected || told.contains("E(0A000 "), "{text}: {told} for {expected}");
+    }
 }
 
 /// Everything up to the end of the answer, with what notifications say.

@@ -19,6 +19,8 @@ pub struct Cable {
     lie: watch::Sender<Option<Lie>>,
     lies_told: Arc<AtomicUsize>,
     stalls: watch::Sender<bool>,
+    /// Grows whenever the connections of movers are lost.
+    losses: watch::Sender<u64>,
     task: JoinHandle<()>,
 }
 
@@ -27,6 +29,9 @@ pub type Lie = fn(tag: u8, frame: &[u8]) -> Vec<u8>;
 
 /// Only on a connection that has carried a request with this in it what the shard says is changed.
 pub const LIAR: &str = "liar";
+
+/// Movers say so when they log in.
+const MOVER: &[u8] = b"shardgate mover";
 
 /// What becomes of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +46,7 @@ impl Cable {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("an address");
         let (mode, cuts, lie) = (watch::Sender::new(Mode::Carried), watch::Sender::new(0), watch::Sender::new(None));
-        let stalls = watch::Sender::new(false);
+        let (stalls, losses) = (watch::Sender::new(false), watch::Sender::new(0));
         let lies_told = Arc::<AtomicUsize>::default();
         let ends = Ends {
             modes: mode.subscribe(),
@@ -49,13 +54,14 @@ impl Cable {
             lies: lie.subscribe(),
             lies_told: Arc::clone(&lies_told),
             stalls: stalls.subscribe(),
+            losses: losses.subscribe(),
         };
         let task = tokio::spawn(async move {
             while let Ok((end, _)) = listener.accept().await {
                 tokio::spawn(carry(end, target, ends.clone()));
             }
         });
-        Self { address, mode, cuts, lie, lies_told, stalls, task }
+        Self { address, mode, cuts, lie, lies_told, stalls, losses, task }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -75,6 +81,11 @@ impl Cable {
     /// All connections stay, and nothing is carried until they go on; new ones are taken, and nothing is carried either.
     pub fn stall(&self, stalls: bool) {
         self.stalls.send_replace(stalls);
+    }
+
+    /// The connections that movers have now stay, and carry nothing any more; new ones are carried.
+    pub fn lose_movers(&self) {
+        self.losses.send_modify(|losses| *losses += 1);
     }
 
     /// All connections break; new ones wait.
@@ -114,6 +125,7 @@ struct Ends {
     lies: watch::Receiver<Option<Lie>>,
     lies_told: Arc<AtomicUsize>,
     stalls: watch::Receiver<bool>,
+    losses: watch::Receiver<u64>,
 }
 
 async fn carry(mut end: TcpStream, target: SocketAddr, mut ends: Ends) {
@@ -123,23 +135,29 @@ async fn carry(mut end: TcpStream, target: SocketAddr, mut ends: Ends) {
         return;
     }
     ends.breaks.mark_unchanged();
+    ends.losses.mark_unchanged();
     let Ok(mut other) = TcpStream::connect(target).await else { return };
     for stream in [&end, &other] {
         stream.set_nodelay(true).expect("nodelay");
     }
     let ((from_proxy, to_proxy), (from_shard, to_shard)) = (end.split(), other.split());
-    let is_liar = AtomicBool::new(false);
+    let (is_liar, is_mover) = (AtomicBool::new(false), AtomicBool::new(false));
     let (stalls, lies) = (ends.stalls.clone(), (ends.lies.clone(), Arc::clone(&ends.lies_told)));
     let both = async {
         tokio::join!(
-            carry_requests(from_proxy, to_shard, &is_liar, stalls.clone()),
+            carry_requests(from_proxy, to_shard, (&is_liar, &is_mover), stalls.clone()),
             carry_answers(from_shard, to_proxy, &is_liar, &lies, stalls.clone()),
         )
     };
-    tokio::select! {
+    let lost = async { while ends.losses.changed().await.is_ok() && !is_mover.load(Ordering::SeqCst) {} };
+    let is_lost = tokio::select! {
         // Either end's end is the other's.
-        _ = both => {}
-        _ = ends.breaks.changed() => {}
+        _ = both => false,
+        _ = ends.breaks.changed() => false,
+        () = lost => true,
+    };
+    if is_lost {
+        drop(ends.breaks.changed().await);
     }
 }
 
@@ -149,11 +167,18 @@ async fn read(from: &mut ReadHalf<'_>, bytes: &mut BytesMut) -> bool {
     from.read_buf(bytes).await.is_ok_and(|read| read > 0)
 }
 
-async fn carry_requests(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, is_liar: &AtomicBool, mut stalls: watch::Receiver<bool>) {
+async fn carry_requests(
+    mut from: ReadHalf<'_>,
+    mut to: WriteHalf<'_>,
+    (is_liar, is_mover): (&AtomicBool, &AtomicBool),
+    mut stalls: watch::Receiver<bool>,
+) {
     let mut bytes = BytesMut::new();
     while read(&mut from, &mut bytes).await {
-        if bytes.windows(LIAR.len()).any(|part| part == LIAR.as_bytes()) {
-            is_liar.store(true, Ordering::SeqCst);
+        for (is_it, mark) in [(is_liar, LIAR.as_bytes()), (is_mover, MOVER)] {
+            if bytes.windows(mark.len()).any(|part| part == mark) {
+                is_it.store(true, Ordering::SeqCst);
+            }
         }
         if stalls.wait_for(|stalls| !stalls).await.is_err() || to.write_all(&bytes).await.is_err() {
             break;

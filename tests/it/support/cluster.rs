@@ -7,7 +7,7 @@ use std::thread;
 use shardgate::demo::servers::{Account, Server, ServerOptions, test_settings};
 use tokio_postgres::{Client, NoTls};
 
-use super::{Cable, Machine};
+use super::{Cable, Machine, OtherVersion};
 
 /// Databases `map` and `shard0`, `shard1`, …: all on one server, or each on its own.
 pub struct Cluster {
@@ -41,6 +41,26 @@ impl Cluster {
     /// One server for everything.
     pub async fn start_sorting(shard_count: usize, text: Text) -> Self {
         let cluster = Cluster { servers: vec![start_server(&[])], shard_count, text, cables: BTreeMap::new() };
+        cluster.create_databases().await;
+        cluster
+    }
+
+    /// One server of this PostgreSQL for everything.
+    pub async fn start_of(shard_count: usize, version: &OtherVersion) -> Self {
+        let servers = vec![start_server_of(Some(version))];
+        let cluster = Cluster { servers, shard_count, text: Text::Bytewise, cables: BTreeMap::new() };
+        cluster.create_databases().await;
+        cluster
+    }
+
+    /// A server for each shard, of this PostgreSQL; `None`: the system's, which the map's server is too.
+    pub async fn of_versions(versions: &[Option<&OtherVersion>]) -> Self {
+        let servers = thread::scope(|scope| {
+            let all = std::iter::once(&None).chain(versions);
+            let starting: Vec<_> = all.map(|version| scope.spawn(|| start_server_of(*version))).collect();
+            starting.into_iter().map(|handle| handle.join().expect("a server did not start")).collect()
+        });
+        let cluster = Cluster { servers, shard_count: versions.len(), text: Text::Bytewise, cables: BTreeMap::new() };
         cluster.create_databases().await;
         cluster
     }
@@ -201,6 +221,11 @@ pub(super) fn server_options(settings: &[(&str, &str)]) -> ServerOptions {
 
 fn start_server(settings: &[(&str, &str)]) -> Server {
     Server::start(&server_options(settings)).expect("start a PostgreSQL server")
+}
+
+fn start_server_of(version: Option<&OtherVersion>) -> Server {
+    let programs = version.map(|version| version.servers.clone());
+    Server::start(&ServerOptions { programs, ..server_options(&[]) }).expect("start a PostgreSQL server")
 }
 
 /// Below `target`, or, where the servers' account may not go there, in the directory for temporary files.

@@ -18,6 +18,7 @@ mod proxy;
 mod psql;
 mod standby;
 pub mod tpch;
+mod versions;
 mod volume;
 mod wire_client;
 
@@ -30,5 +31,6 @@ pub use machines::{Machine, on_machines};
 pub use proxy::{Proxy, ProxyOptions, ProxyUser};
 pub use psql::{client_program, psql_output, psql_rows};
 pub use standby::{Backup, Standby};
+pub use versions::{OtherVersion, postgres_18, system_major};
 pub use volume::volume;
 pub use wire_client::{Message, WireClient, cancel};

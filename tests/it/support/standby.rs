@@ -28,7 +28,8 @@ impl Standby {
         let server = Server::start(&options).expect("start a standby");
         let standby = Self { server, options, primary: primary.url("postgres") };
         let client = connect(&standby.primary).await;
-        client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = '*'").await.expect("set");
+        // By its name: a subscription of logical replication is a synchronous standby to '*'.
+        client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'walreceiver'").await.expect("set");
         client.batch_execute("SELECT pg_reload_conf()").await.expect("reloaded");
         standby.until_synchronous().await;
         standby

@@ -4,9 +4,10 @@
 
 use super::super::deletion;
 use super::super::direction::Direction;
+use super::super::liveness::bounded_if_held;
 use super::super::moving::Moving;
 use super::super::stop::Stop;
-use super::super::{covering_views, gates, objects, replication};
+use super::super::{covering_views, gates, objects, replication, servers};
 use super::cleaning_up::{forget, no_older_statement};
 use super::{cutting_over, switched};
 use crate::shardmap::MoveState;
@@ -14,22 +15,25 @@ use crate::shardmap::MoveState;
 pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(), Stop> {
     let (id, group) = (moving.the_move.id, moving.group_id());
     // It may have come no further than its announcement.
-    moving.begin_terms().await?;
+    bounded_if_held(moving.the_move.holds(), Box::pin(moving.begin_terms())).await?;
     if !moving.the_move.is_rollback && cutting_over::has_switched(moving, Direction::Forward).await? {
-        return Err(Stop::Failed(format!(
-            "shard \"{}\" has taken over the partitions, which the map has forgotten in a fail-over; nothing was taken away",
-            moving.the_move.target
-        )));
+        // The map has failed over to a server that has not heard of the cut-over. Nothing was taken away yet.
+        return Box::pin(cutting_over::switch_again(moving, Direction::Forward)).await;
     }
     if moving.the_move.is_rollback {
         if !moving.the_move.remembers("reopened") {
             let map = moving.cut_over().await?;
-            switched::take_over(moving, Direction::Back, map, None).await?;
+            bounded_if_held(true, Box::pin(switched::take_over(moving, Direction::Back, map, None))).await?;
         }
         no_older_statement(moving, "reopened").await?;
     }
     replication::end_all(moving).await?;
     moving.reach("abort_begun").await;
+    if servers::changed(moving).is_some() && moving.the_move.remembers("shapes") {
+        // A standby need not have heard that the copies are to be left out.
+        let residue = objects::add_residue(id, group, &moving.keys.residue_values(&moving.group.key_types));
+        moving.target.act(&residue).await?;
+    }
     let has_residue = format!("SELECT EXISTS (SELECT FROM shardgate.residue WHERE group_id = {group} AND move_id = {})", id.0);
     if moving.target.value::<bool>(&has_residue).await? {
         deletion::delete_rows(&mut moving.target, &moving.sharded).await?;
@@ -37,6 +41,7 @@ pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(
     }
     moving.source.act(&objects::remove_residue(id, group)).await?;
     moving.reach("abort_cleaned").await;
+    servers::confirm_primaries(moving).await?;
     Box::pin(covering_views::remove(moving)).await?;
     gates::remove(moving).await?;
     moving.store.end_move(&moving.actor, (id, moving.term), MoveState::Aborted, Some(reason)).await?;

@@ -9,19 +9,12 @@ use super::super::direction::Direction;
 use super::super::estimate::Estimate;
 use super::super::marker;
 use super::super::moving::Moving;
-use super::super::objects;
 use super::super::replication;
 use super::super::stop::Stop;
 use super::{copying, cutting_over, preparing};
 use crate::shardmap::{Asked, MoveState};
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
-    if cutting_over::has_switched(moving, Direction::Forward).await? {
-        // The map has failed over to a server that has not heard of the cut-over at all.
-        return cutting_over::switch_again(moving, Direction::Forward).await;
-    }
-    let kept = objects::keep_owner(moving.the_move.id, moving.group_id());
-    moving.source.act(&kept).await?;
     if moving.the_move.journal.get("verified").is_none() {
         catch_up(moving).await?;
         return moving.advance(MoveState::Verifying, json!({})).await;
@@ -87,7 +80,7 @@ async fn wait_for_leave(moving: &mut Moving) -> Result<(), Stop> {
         let waits = match asked {
             Some(Asked::Pause) => true,
             Some(Asked::Cutover | Asked::Finish | Asked::FinishUnverified) => false,
-            Some(Asked::Abort | Asked::Rollback) | None => moving.the_move.options.manual_cutover,
+            Some(Asked::Abort | Asked::Rollback | Asked::Resume) | None => moving.the_move.options.manual_cutover,
         };
         if !waits {
             return Ok(());

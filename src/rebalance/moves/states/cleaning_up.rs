@@ -6,7 +6,7 @@
 use super::super::deletion;
 use super::super::moving::Moving;
 use super::super::stop::Stop;
-use super::super::{covering_views, gates, moved_table, objects, replication};
+use super::super::{covering_views, gates, moved_table, objects, replication, servers};
 use crate::shardmap::{Epoch, MoveState};
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
@@ -20,6 +20,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     moving.source.act(&objects::remove_residue(id, group)).await?;
     moving.target.act(&objects::remove_residue(id, group)).await?;
     moving.reach("cleaned").await;
+    servers::confirm_primaries(moving).await?;
     Box::pin(covering_views::remove(moving)).await?;
     gates::remove(moving).await?;
     moving.reach("ungated").await;

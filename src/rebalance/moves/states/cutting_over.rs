@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::direction::Direction;
 use super::super::drive::Driver;
+use super::super::liveness::bounded_if_held;
 use super::super::moving::Moving;
 use super::super::pause::Pause;
 use super::super::site::{INCARNATION, Site};
@@ -28,7 +29,7 @@ use crate::shardmap::{CutOver, Epoch, Move, MoveState, Term};
 pub(in super::super) async fn run(moving: &mut Moving, direction: Direction) -> Result<(), Stop> {
     let budget = Duration::from_millis(moving.the_move.options.max_pause_ms);
     let before = Box::pin(Before::read(moving, direction)).await?;
-    let mut map = moving.store.rehearsed_cut_over(&moving.actor, moving.the_move.id, moving.term).await?;
+    let mut map = moving.store.rehearsed_cut_over(&moving.actor, (moving.the_move.id, moving.term), moving.servers()).await?;
     let mut pause = Pause::begin();
     let deadline = pause.began() + budget;
     let held = map.hold().await?;
@@ -45,7 +46,8 @@ pub(in super::super) async fn run(moving: &mut Moving, direction: Direction) -> 
         None => {
             switch(moving, direction, &mut map, held).await?;
             pause.passed("switch");
-            Box::pin(switched::take_over(moving, direction, map, Some((pause, held.incarnation)))).await
+            let opening = Box::pin(switched::take_over(moving, direction, map, Some((pause, held.incarnation))));
+            bounded_if_held(true, opening).await
         }
         Some(reason) => {
             tracing::info!(move_id = moving.the_move.id.0, reason, steps = %pause, "cut-over was given up, and is tried again");
@@ -103,10 +105,12 @@ fn held_for(moving: &mut Moving, direction: Direction) {
     moving.the_move.is_rollback = direction == Direction::Back;
 }
 
-/// The new owner has been told that it owns the set: nothing leads to the old one.
+/// The new owner has been told that it owns the set: nothing leads to the old one. Also where the first act is yet to come.
 pub(in super::super) async fn has_switched(moving: &mut Moving, direction: Direction) -> Result<bool, Stop> {
     let decided = format!("SELECT EXISTS (SELECT FROM shardgate.switched WHERE move_id = {})", moving.the_move.id.0);
-    Ok(moving.subscriber(direction).value(&decided).await?)
+    let site = moving.subscriber(direction);
+    let can_know = site.value::<bool>("SELECT pg_catalog.to_regclass('shardgate.switched') IS NOT NULL").await?;
+    Ok(can_know && site.value::<bool>(&decided).await?)
 }
 
 /// Of a map that has forgotten that it was held.

@@ -5,6 +5,7 @@ pub(super) mod catching_up;
 pub(super) mod cleaning_up;
 pub(super) mod copying;
 pub(super) mod cutting_over;
+pub(super) mod failed;
 pub(super) mod planned;
 pub(super) mod preparing;
 pub(super) mod switched;

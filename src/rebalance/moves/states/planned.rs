@@ -5,6 +5,7 @@ use serde_json::json;
 use super::super::moved_table::bytes_sql;
 use super::super::moving::Moving;
 use super::super::preflight;
+use super::super::servers;
 use super::super::stop::Stop;
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
@@ -14,7 +15,9 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
         return Err(Stop::Withdraw(all.join("; ")));
     }
     let bytes = expected_bytes(moving).await?;
-    moving.advance(moving.the_move.state, json!({ "bytes_expected": bytes })).await?;
+    let (servers, known) = servers::to_remember(moving);
+    moving.advance(moving.the_move.state, json!({ "bytes_expected": bytes, servers: known.clone() })).await?;
+    moving.the_move.journal[servers] = known;
     match moving.store.begin_move(&moving.actor, moving.the_move.id, moving.term).await? {
         Some(_) => {
             moving.reach("announced").await;

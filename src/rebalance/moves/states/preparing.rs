@@ -16,8 +16,7 @@ use crate::shardmap::MoveState;
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     let (id, group) = (moving.the_move.id, moving.group_id());
     moving.begin_terms().await?;
-    Box::pin(covering_views::make(moving)).await?;
-    moving.store.begin_exclusion(&moving.actor, id, moving.term).await?;
+    exclude(moving).await?;
     moving.reach("excluding").await;
     let residue = objects::add_residue(id, group, &moving.keys.residue_values(&moving.group.key_types));
     moving.target.act(&format!("{residue}{}", objects::gate(id, false))).await?;
@@ -46,6 +45,12 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
         remembered["shapes_at_target"] = json!(shapes(moving, Direction::Back).await?);
     }
     moving.advance(MoveState::Copying, remembered).await
+}
+
+/// Copies are left out by every text from the map's next epoch on.
+pub(in super::super) async fn exclude(moving: &mut Moving) -> Result<(), Stop> {
+    Box::pin(covering_views::make(moving)).await?;
+    Ok(moving.store.begin_exclusion(&moving.actor, moving.the_move.id, moving.term).await?)
 }
 
 /// What must not change until the switch: which tables and partitions there are, which file holds each, which columns it has, which of

@@ -14,11 +14,13 @@ use tokio::time::{sleep, timeout};
 
 use super::super::direction::Direction;
 use super::super::estimate::Estimate;
+use super::super::liveness::bounded_if_held;
 use super::super::moving::Moving;
 use super::super::objects;
 use super::super::pause::{Pause, milliseconds};
 use super::super::replication;
 use super::super::reverse;
+use super::super::servers;
 use super::super::stop::Stop;
 use super::super::verify;
 use super::{catching_up, cutting_over, preparing};
@@ -31,15 +33,20 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     }
     if !moving.the_move.remembers("opened") {
         let map = moving.cut_over().await?;
-        take_over(moving, Direction::Forward, map, None).await?;
+        bounded_if_held(true, Box::pin(take_over(moving, Direction::Forward, map, None))).await?;
     } else if !moving.the_move.remembers("finishing") {
-        let kept = objects::keep_owner(moving.the_move.id, moving.group_id());
-        moving.target.act(&kept).await?;
+        put_back(moving).await?;
     }
     if !moving.the_move.remembers("replication_ended") {
         replication::end(moving, Direction::Forward).await?;
         moving.reach("replication_ended").await;
         moving.remember("replication_ended", json!(true)).await?;
+    }
+    if let Some(reason) = servers::changed(moving)
+        && reverse::is_ready(&moving.the_move)
+        && !moving.the_move.remembers("finishing")
+    {
+        reverse::lose(moving, &reason).await?;
     }
     let ends = moving.the_move.is_due || matches!(moving.the_move.asked, Some(Asked::Finish | Asked::FinishUnverified));
     if reverse::is_ready(&moving.the_move) && !moving.the_move.remembers("reverse_began") && !ends {
@@ -63,6 +70,19 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
         _ if moving.the_move.is_due => finish(moving, true).await,
         _ => Err(Stop::Rest(waits_for(moving))),
     }
+}
+
+/// What a hold that did not lead back has left, and what a standby that was promoted had not heard of.
+async fn put_back(moving: &mut Moving) -> Result<(), Stop> {
+    let (id, group) = (moving.the_move.id, moving.group_id());
+    // As long as it was behind it may not even have the gate.
+    let gate = if servers::changed(moving).is_some() { objects::gate(id, false) } else { String::new() };
+    let residue = objects::add_residue(id, group, &moving.keys.residue_values(&moving.group.key_types));
+    moving.source.act(&format!("{gate}{residue}{}", objects::close_gate_again(id))).await?;
+    let incarnation = moving.store.epoch().await?.incarnation;
+    let owned = format!("{gate}{}{}", objects::decide(id, incarnation), objects::keep_owner(id, group));
+    moving.target.act(&owned).await?;
+    Ok(())
 }
 
 fn waits_for(moving: &Moving) -> Option<String> {
@@ -123,8 +143,14 @@ fn passed(pause: &mut Option<Pause>, step: &'static str) {
     }
 }
 
-/// A person may think better of it until the cut-over, which is given up and tried again as on the way forward.
+/// As on the way forward both sides are compared first, once. A person may think better of it until the cut-over, which is given up and
+/// tried again as there.
 async fn roll_back(moving: &mut Moving) -> Result<(), Stop> {
+    if !moving.the_move.remembers("compared") {
+        moving.waits_for(Some("both sides are compared".to_owned()));
+        compare(moving).await?;
+        moving.remember("compared", json!(true)).await?;
+    }
     let attempts = moving.the_move.journal.get("rollback_attempts").and_then(serde_json::Value::as_i64).unwrap_or_default();
     catching_up::back_off(i32::try_from(attempts).unwrap_or(i32::MAX)).await;
     loop {
@@ -168,14 +194,7 @@ async fn is_still_asked(moving: &Moving) -> Result<bool, Stop> {
 async fn finish(moving: &mut Moving, verifies: bool) -> Result<(), Stop> {
     if reverse::runs(&moving.the_move) && !moving.the_move.remembers("finishing") {
         if verifies {
-            match verify::compare(moving, Direction::Back).await {
-                Ok(_) => {}
-                Err(Stop::Differ(reason)) => {
-                    moving.remember("differs", json!(reason)).await?;
-                    return Err(Stop::Rest(Some(reason)));
-                }
-                Err(stop) => return Err(stop),
-            }
+            compare(moving).await?;
         }
         moving.reach("verified_again").await;
         moving.remember("finishing", json!(true)).await?;
@@ -183,6 +202,17 @@ async fn finish(moving: &mut Moving, verifies: bool) -> Result<(), Stop> {
     replication::end_all(moving).await?;
     moving.reach("reverse_ended").await;
     moving.advance(MoveState::CleaningUp, json!({ "finishing": true, "reverse_ended": true })).await
+}
+
+async fn compare(moving: &mut Moving) -> Result<(), Stop> {
+    match verify::compare(moving, Direction::Back).await {
+        Ok(_) => Ok(()),
+        Err(Stop::Differ(reason)) => {
+            moving.remember("differs", json!(reason)).await?;
+            Err(Stop::Rest(Some(reason)))
+        }
+        Err(stop) => Err(stop),
+    }
 }
 
 const ASKED_INTERVAL: Duration = Duration::from_secs(2);

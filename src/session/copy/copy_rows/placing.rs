@@ -10,11 +10,14 @@ use crate::sql::utility::copy_in::{CopyFormat, CopyIn};
 
 impl StoredPlace {
     /// The place of its shard among these. One that has its first partition of the table only now is not.
-    pub(super) fn place_among(self, targets: &[Target]) -> Result<usize, PgError> {
+    pub(super) fn place_among(self, targets: &[Target], copy: &CopyIn) -> Result<usize, PgError> {
         match self {
             Self::On(shard, _) => {
                 targets.iter().position(|target| target.shard == shard).ok_or_else(crate::routing::sharding_has_changed)
             }
+            // Whichever shard has it leaves it out.
+            Self::NoValue if copy.skips_bad_rows => Ok(0),
+            Self::NoValue => Err(crate::routing::unproven_key()),
             Self::Refused(error) => Err(error),
             Self::Unknown(_) => Err(PgError::internal("a lookup key was not looked up")),
         }

@@ -90,6 +90,7 @@ pub const KINDS: &[Kind] = &[
     setting("role by SET", Statement("SET ROLE writer"), OTHER_CLAUSE),
     setting("session authorization", Statement("SET SESSION AUTHORIZATION writer"), OTHER_CLAUSE),
     setting("SET LOCAL", Statement("SET LOCAL work_mem = '13MB'"), ("work_mem", "'5MB'")),
+    setting("custom name by SET LOCAL", Statement("SET LOCAL app.other = 'x'"), ("app.other", "'y'")),
     setting("pg_settings", Statement("UPDATE pg_settings SET setting = '11264' WHERE name = 'work_mem'"), OTHER_CLAUSE),
     Kind {
         name: "search_path",

@@ -33,12 +33,28 @@ const FAILING: &str = "SELECT 1/0";
 /// Refused in transaction pooling, though an empty table has no rows for which it would be evaluated.
 const EVALUATED: &str = "in a schema change that evaluates it";
 
-/// Errors: what is wrong, with everything that a person needs to see it again.
-pub async fn run(stage: &Stage, cell: &Cell, words: &Words) -> Result<Outcome, String> {
+/// Creates what these cells need, in one schema change. Returns whether that is done: where one of them is refused none is.
+pub async fn create_together(stage: &Stage, cells: &[(Cell, Words)]) -> bool {
+    let all: Vec<Vec<String>> = cells.iter().map(|(cell, words)| objects(cell, words)).collect();
+    let Some((_, words)) = cells.first() else { return false };
+    let whole = all.concat().join("; ");
+    if !whole.is_empty() && create(&stage.side(true, words), &[whole]).await.is_err() {
+        return false;
+    }
+    for ((cell, words), objects) in cells.iter().zip(&all) {
+        let created = create(&stage.side(false, words), objects).await;
+        created.unwrap_or_else(|told| panic!("{cell}: {objects:#?}: {told}"));
+    }
+    true
+}
+
+/// `is_created`: what it needs is there. Errors: what is wrong, with everything that a person needs to see it again.
+pub async fn run(stage: &Stage, cell: &Cell, words: &Words, is_created: bool) -> Result<Outcome, String> {
     let (plain, proxied) = (stage.side(false, words), stage.side(true, words));
     let objects = objects(cell, words);
-    create(&plain, &objects).await.unwrap_or_else(|told| panic!("{cell}: {objects:#?}: {told}"));
-    let created = create(&proxied, &[objects.as_slice(), &declarations(cell, words)].concat()).await;
+    let to_create = if is_created { &[] } else { objects.as_slice() };
+    create(&plain, to_create).await.unwrap_or_else(|told| panic!("{cell}: {objects:#?}: {told}"));
+    let created = create(&proxied, &[to_create, &declarations(cell, words)].concat()).await;
     let outcome = match created {
         Ok(()) => compare(&plain, &proxied, cell).await,
         Err(told) if told.contains("E(0A000 ") && (cell.tables != Tables::Nothing || told.contains(EVALUATED)) => {
@@ -164,8 +180,8 @@ pub async fn clean_up(stage: &Stage, cell: &Cell, words: &Words, left: &mut Vec<
     }
 }
 
-/// Schemas that wait to be dropped.
-const LEFT_MAX: usize = 16;
+/// Schemas that are created together, and wait to be dropped.
+pub const LEFT_MAX: usize = 16;
 
 fn sent(run: &Run) -> String {
     run.sent.iter().fold(String::new(), |all, line| all + "    " + line + "\n")
