@@ -51,7 +51,7 @@ impl Listener {
     /// the caller logs it, waits a little and goes on.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (stream, address) = self.inner.accept().await?;
-        socket::set_options(&stream)?;
+        socket::set_options_of_client(&stream)?;
         Ok((stream, address))
     }
 }

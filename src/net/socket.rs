@@ -11,14 +11,22 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-/// Small messages leave at once. A silent peer to which nothing is on its way is probed, and given up after half a minute; one that
-/// does not acknowledge what was sent, by the kernel's own limit of some fifteen minutes, or by [`bound_acknowledgement`].
+/// Towards shards. Small messages leave at once. A silent peer to which nothing is on its way is probed, and given up after half a
+/// minute; one that does not acknowledge what was sent, by the kernel's own limit of some fifteen minutes, or by
+/// [`bound_acknowledgement`].
 pub(super) fn set_options(stream: &TcpStream) -> io::Result<()> {
+    probe(stream, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL)
+}
+
+/// Towards clients, which may be asleep or without a network for a while: they are given up after a minute and a half.
+pub(super) fn set_options_of_client(stream: &TcpStream) -> io::Result<()> {
+    probe(stream, CLIENT_KEEPALIVE_IDLE, CLIENT_KEEPALIVE_INTERVAL)
+}
+
+fn probe(stream: &TcpStream, idle: Duration, interval: Duration) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let socket = SockRef::from(stream);
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL).with_retries(KEEPALIVE_RETRIES);
-    socket.set_tcp_keepalive(&keepalive)?;
-    Ok(())
+    let keepalive = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(KEEPALIVE_RETRIES);
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
 /// Where it is bounded: as long as probes take. By a shorter time the first probe that is lost would end the connection.
@@ -34,6 +42,8 @@ pub(super) fn bound_acknowledgement(stream: &TcpStream, is_bounded: bool) -> io:
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(20);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
+const CLIENT_KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const CLIENT_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 #[cfg(target_os = "linux")]
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(35);
 

@@ -55,6 +55,8 @@ impl Store {
 impl CutOver {
     async fn rehearse(&mut self) -> Result<(), StoreError> {
         self.kept.run("BEGIN").await?;
+        // It has the map's lock, for which other changes wait.
+        self.kept.run("SET LOCAL idle_in_transaction_session_timeout = '1s'").await?;
         let rehearsed = async {
             let held = self.hold().await?;
             self.switch(held).await?;

@@ -29,6 +29,20 @@ pub(super) fn changed(moving: &Moving) -> Option<String> {
     other.map(|(shard, ..)| format!("shard \"{shard}\" has failed over to another server since the move began"))
 }
 
+/// The target alone is another server: it may lack rows of the copy, or all of it, though the source that gave them never failed.
+pub(super) fn target_changed(moving: &Moving) -> Option<String> {
+    let before: MoveServers = serde_json::from_value(moving.the_move.journal.get(SERVERS)?.clone()).ok()?;
+    let (before, now) = (before.target?, moving.servers().target?);
+    let target = &moving.target.name;
+    (before != now).then(|| {
+        format!(
+            "shard \"{target}\" has failed over to another server since the move began, which may lack rows that the source still has: \
+             compare both sides; \"shard-rebalance finish --unverified {}\" deletes the source's",
+            moving.the_move.id.0
+        )
+    })
+}
+
 /// Of a move that has copied, and has not switched. One that was begun by an earlier version remembers them from here on.
 pub(super) async fn require_same(moving: &mut Moving) -> Result<(), Stop> {
     if !moving.the_move.remembers(SERVERS) {

@@ -159,6 +159,7 @@ async fn a_promotion_in_the_middle_of_a_move_loses_nothing_that_was_acknowledged
     the_target_lacks_what_was_copied(&mut scene).await;
     the_source_goes_on_alone(&mut scene).await;
     the_source_lacks_what_came_back(&mut scene).await;
+    the_target_fails_over_after_the_switch(&mut scene).await;
 }
 
 /// The copy goes on at the promoted server without an error, and without what its standby had not.
@@ -208,4 +209,32 @@ async fn the_source_lacks_what_came_back(scene: &mut Scene) {
     assert_eq!(partitions_on(&scene.stage.proxy, "t", "b").await.len(), 1);
     scene.succeeds(&["finish", &id]).await;
     scene.is_whole("the source has failed over after the switch").await;
+}
+
+/// It may lack what the source gave it: a person decides before the source's rows are deleted.
+async fn the_target_fails_over_after_the_switch(scene: &mut Scene) {
+    let standby = scene.follow(1).await;
+    let partition = partitions_on(&scene.stage.proxy, "t", "a").await[0].to_string();
+    let id = scene.stage.switched(&partition, "1h").await;
+    scene.stage.cluster.shard_server_mut(1).kill().expect("killed");
+    let _former = scene.fails_over(1, standby).await;
+    scene.until_told(1, 3).await;
+    let source = scene.stage.cluster.connect_shard(0).await;
+    let count = || async { source.query_one("SELECT count(*) FROM t", &[]).await.expect("a count").get::<_, i64>(0) };
+    let before = count().await;
+    drop(scene.run(&["finish", &id]).await);
+    let map = scene.stage.cluster.connect_map().await;
+    let state = format!("SELECT state || ' ' || coalesce(error, '') FROM shardgate_map.move WHERE move_id = {id}");
+    let deadline = Instant::now() + ENDED_WITHIN;
+    loop {
+        let state: String = map.query_one(&state, &[]).await.expect("the move").get(0);
+        if state.starts_with("switched ") && state.contains("which may lack rows that the source still has") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{state}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(count().await, before, "nothing is deleted at the source");
+    scene.succeeds(&["finish", "--unverified", &id]).await;
+    scene.is_whole("the target has failed over after the switch").await;
 }

@@ -13,6 +13,10 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     no_older_statement(moving, "opened").await?;
     replication::end_all(moving).await?;
     confirm_owner(moving).await?;
+    servers::confirm_primaries(moving).await?;
+    if let Some(reason) = servers::target_changed(moving).filter(|_| !moving.the_move.remembers("unverified")) {
+        return Err(Stop::Failed(reason));
+    }
     moving.reach("cleaning").await;
     deletion::delete_rows(&mut moving.source, &moving.sharded).await?;
     moved_table::analyze(&moving.sharded, &mut moving.source).await?;

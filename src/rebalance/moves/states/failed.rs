@@ -6,6 +6,7 @@ use serde_json::json;
 use super::super::direction::Direction;
 use super::super::moving::Moving;
 use super::super::objects;
+use super::super::servers;
 use super::super::stop::Stop;
 use super::cutting_over;
 use crate::shardmap::MoveState;
@@ -26,7 +27,9 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
             let incarnation = moving.store.epoch().await?.incarnation;
             let decided = objects::decide(moving.the_move.id, incarnation);
             moving.target.act(&decided).await?;
-            let is_cleaning = moving.the_move.remembers("finishing") && moving.the_move.remembers("opened");
+            // What a standby may lack is looked at by a person before it is deleted at the source.
+            let is_certain = servers::target_changed(moving).is_none() || moving.the_move.remembers("unverified");
+            let is_cleaning = moving.the_move.remembers("finishing") && moving.the_move.remembers("opened") && is_certain;
             if is_cleaning { MoveState::CleaningUp } else { MoveState::Switched }
         }
         (false, true) => MoveState::Aborting,

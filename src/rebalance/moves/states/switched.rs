@@ -27,7 +27,8 @@ use super::{catching_up, cutting_over, preparing};
 use crate::shardmap::{Asked, CutOver, MoveState};
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
-    if cutting_over::has_switched(moving, Direction::Back).await? {
+    let is_held = !moving.the_move.remembers("opened");
+    if bounded_if_held(is_held, Box::pin(cutting_over::has_switched(moving, Direction::Back))).await? {
         // The map has failed over to a server that has not heard of the rollback.
         return cutting_over::switch_again(moving, Direction::Back).await;
     }
@@ -192,6 +193,14 @@ async fn is_still_asked(moving: &Moving) -> Result<bool, Stop> {
 /// Both sides are compared once more while the source follows: what is deleted then is the same as what stays. Where they differ a
 /// person decides.
 async fn finish(moving: &mut Moving, verifies: bool) -> Result<(), Stop> {
+    match servers::target_changed(moving) {
+        Some(reason) if verifies => {
+            moving.remember("differs", json!(reason)).await?;
+            return Err(Stop::Rest(Some(reason)));
+        }
+        Some(_) => moving.remember("unverified", json!(true)).await?,
+        None => {}
+    }
     if reverse::runs(&moving.the_move) && !moving.the_move.remembers("finishing") {
         if verifies {
             compare(moving).await?;
