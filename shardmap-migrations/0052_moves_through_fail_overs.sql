@@ -139,7 +139,7 @@ BEGIN
     END IF;
     IF asked_move.state = 'failed' AND what <> 'resume' THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('move %s has failed', move),
-            DETAIL = asked_move.error, HINT = shardgate_map.way_out(move, asked_move.state);
+            DETAIL = coalesce(asked_move.error, 'Why is not on record.'), HINT = shardgate_map.way_out(move, asked_move.state);
     END IF;
     IF what = 'abort' AND asked_move.asked = 'rollback' THEN
         -- The target owns the set, as before.
