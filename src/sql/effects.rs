@@ -111,7 +111,7 @@ fn of_ddl(node: Node<'_>, text: &str, context: &Context) -> SessionEffects {
     let likely = context.catalog.likely_session_effects(&evaluated, text, &SqlBodyReader);
     effects.is_of_schema_change = evaluates(node) && !(likely.settings.is_nothing() && likely.kept.is_empty());
     // What a function sets there is not read back; it goes with the connection.
-    effects.is_closed |= !effects.settings.is_nothing();
+    effects.is_closed |= !effects.settings.is_nothing() || names_setting(node);
     effects.settings = ChangedSettings::Nothing;
     effects.named = BTreeSet::new();
     if !evaluates(node) {
@@ -119,6 +119,16 @@ fn of_ddl(node: Node<'_>, text: &str, context: &Context) -> SessionEffects {
     }
     effects.is_unproven = true;
     effects
+}
+
+/// `CREATE FUNCTION … SET app.x = …` and the like: the server that looks at it knows the name from then on, with an empty value.
+fn names_setting(node: Node<'_>) -> bool {
+    match node {
+        Node::CreateFunctionStmt(create) => create.options().iter().any(|option| option.defname() == Some("set")),
+        Node::AlterFunctionStmt(alter) => alter.actions().iter().any(|option| option.defname() == Some("set")),
+        Node::AlterRoleSetStmt(_) | Node::AlterDatabaseSetStmt(_) => true,
+        _ => false,
+    }
 }
 
 /// It runs the functions that it names, for the rows that there are; others only name them.
