@@ -19,7 +19,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::setting::{IS_SUPERUSER, check_allowed, is_of_user, refused_in_function};
-use crate::backend::{Connection, ConnectionError, Own};
+use crate::backend::{Connection, ConnectionError, CustomNames, Own};
 use crate::catalog::{ChangedSettings, Kept, SessionEffects, quoted_literal};
 use crate::config::PoolMode;
 use crate::error::{PgError, SqlState};
@@ -212,6 +212,13 @@ impl Session {
             }
             Some(_) | None => Err(kept_elsewhere(&effects)),
         }
+    }
+
+    /// Custom settings that the statement sets for its transaction: whether the connection knew them before does not matter, as with SET
+    /// LOCAL. Otherwise the first such statement of each client would cost a new connection.
+    pub(in crate::session) fn insert_names_to_set(&self, names: &mut CustomNames) {
+        let effects = self.running.effects.of_statement.as_ref();
+        effects.into_iter().flat_map(|effects| effects.custom_settings_of_transaction()).for_each(|name| names.insert(name));
     }
 
     /// What the statement leaves on this connection keeps it.

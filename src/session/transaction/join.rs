@@ -67,8 +67,9 @@ impl Session {
         shard: &Arc<Shard>,
         settings: &Arc<Settings>,
     ) -> Result<Pooled, Failure> {
-        let names = Some(self.custom_names.clone());
-        self.checkout_knowing(kind, shard, settings, names).await
+        let mut names = self.custom_names.clone();
+        self.insert_names_to_set(&mut names);
+        self.checkout_knowing(kind, shard, settings, Some(names)).await
     }
 
     /// A connection that knows no custom setting but these; `None`: whichever it knows.
