@@ -348,7 +348,8 @@ fn compare(seen: &[(&Shard, Facts)], found: &mut Vec<Finding>) {
                 facts.server_version / 10_000,
                 home_facts.server_version / 10_000
             );
-            found.push(Finding::new(&subject, finding, "Upgrade the older one; functions and plans differ between versions."));
+            let remedy = "Functions and plans may differ between versions; move all shards to one in time.";
+            found.push(Finding::new(&subject, finding, remedy).warning());
         }
         for difference in home_facts.catalog.diff(&facts.catalog) {
             let finding = format!("{difference} (here: home shard \"{}\")", home.name);

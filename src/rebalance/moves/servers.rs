@@ -3,7 +3,8 @@
 //! A standby that is promoted need not have all that its primary had, and replication does not notice. Where the subscriber's is promoted,
 //! the slot is confirmed for what the primary before had taken, and goes on behind it. Where the publisher's is, the subscriber has what
 //! the new primary never had. In both cases replication goes on without an error, and the copy lacks rows or has too many. So before the
-//! switch the move is aborted, and after it the way back is lost. What a promotion has taken of the mover's own records is put back.
+//! switch the move is aborted, and after it the way back is lost; and where the target's was promoted, the source's rows are deleted only when
+//! a person says so. What a promotion has taken of the mover's own records is put back.
 //!
 //! A server that is started again keeps its timeline, and has all that it has acknowledged: it is the same.
 
@@ -22,25 +23,30 @@ pub(super) fn to_remember(moving: &Moving) -> (&'static str, serde_json::Value) 
 
 /// Why a copy is not to be relied on. `None`: both sides are what they were, as far as that is known.
 pub(super) fn changed(moving: &Moving) -> Option<String> {
-    let before: MoveServers = serde_json::from_value(moving.the_move.journal.get(SERVERS)?.clone()).ok()?;
-    let now = moving.servers();
+    let (before, now) = (known(moving)?, moving.servers());
     let sides = [(&moving.source.name, before.source, now.source), (&moving.target.name, before.target, now.target)];
-    let other = sides.into_iter().find(|(_, before, now)| before.is_some() && now.is_some() && before != now);
-    other.map(|(shard, ..)| format!("shard \"{shard}\" has failed over to another server since the move began"))
+    let (shard, ..) = sides.into_iter().find(|(_, before, now)| is_other(*before, *now))?;
+    Some(format!("shard \"{shard}\" has failed over to another server since the move began"))
 }
 
 /// The target alone is another server: it may lack rows of the copy, or all of it, though the source that gave them never failed.
 pub(super) fn target_changed(moving: &Moving) -> Option<String> {
-    let before: MoveServers = serde_json::from_value(moving.the_move.journal.get(SERVERS)?.clone()).ok()?;
-    let (before, now) = (before.target?, moving.servers().target?);
     let target = &moving.target.name;
-    (before != now).then(|| {
+    is_other(known(moving)?.target, moving.servers().target).then(|| {
         format!(
             "shard \"{target}\" has failed over to another server since the move began, which may lack rows that the source still has: \
-             compare both sides; \"shard-rebalance finish --unverified {}\" deletes the source's",
+             look at both sides with SET shardgate.shard; \"shard-rebalance finish --unverified {}\" deletes the source's",
             moving.the_move.id.0
         )
     })
+}
+
+fn known(moving: &Moving) -> Option<MoveServers> {
+    serde_json::from_value(moving.the_move.journal.get(SERVERS)?.clone()).ok()
+}
+
+fn is_other<T: PartialEq>(before: Option<T>, now: Option<T>) -> bool {
+    before.is_some() && now.is_some() && before != now
 }
 
 /// Of a move that has copied, and has not switched. One that was begun by an earlier version remembers them from here on.

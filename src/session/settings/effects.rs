@@ -548,7 +548,7 @@ fn prepared_by_function() -> PgError {
 
 fn unnamed_setting() -> PgError {
     PgError::unsupported(
-        "a function that makes the name of a setting is not supported beside sharded tables",
+        "a function that makes the name of a setting is not supported beside distributed tables",
         "Other shards have to be told what is set, and the server does not list settings like app.tenant.",
         "Write the name into the function, or pass it as a constant or parameter of the statement.",
     )

@@ -15,7 +15,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     confirm_owner(moving).await?;
     servers::confirm_primaries(moving).await?;
     if let Some(reason) = servers::target_changed(moving).filter(|_| !moving.the_move.remembers("unverified")) {
-        return Err(Stop::Failed(reason));
+        return Err(Stop::Failed(format!("{reason}, after \"shard-rebalance resume {}\"", moving.the_move.id.0)));
     }
     moving.reach("cleaning").await;
     deletion::delete_rows(&mut moving.source, &moving.sharded).await?;
