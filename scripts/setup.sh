@@ -53,7 +53,7 @@ command -v psql >/dev/null 2>&1 || [ -x "$bin/psql" ] || need postgresql-client
 command -v cc >/dev/null 2>&1 || need gcc
 [ -e /usr/include/stdlib.h ] || need libc6-dev
 has_libclang || need libclang-dev
-if [ "${1:-}" = tests ] && [ -z "${SHARDGATE_TEST_PG18:-}" ]; then
+if [ "${1:-}" = tests ]; then
     command -v npm >/dev/null 2>&1 || need npm
     python3 -m pip --version >/dev/null 2>&1 || need python3-pip
 fi

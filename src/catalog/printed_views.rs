@@ -13,21 +13,41 @@ pub(super) fn are_alike(one: (u32, &str), other: (u32, &str)) -> bool {
     if older < UNQUALIFIED_SINCE && newer >= UNQUALIFIED_SINCE { is_qualified(qualified, text) } else { qualified == text }
 }
 
+/// The one is the other with the name of its only relation before columns. A schema before a function, a type or a relation is none
+/// of these: without it, another object is meant.
 fn is_qualified(qualified: &str, text: &str) -> bool {
+    let sources = sources(qualified);
     let (mut qualified, mut text) = (Tokens(qualified).peekable(), Tokens(text).peekable());
+    let mut only_source = None;
+    let mut before = ["", ""];
     while let Some(first) = qualified.next() {
         let Some(other) = text.next() else { return false };
         let is_before_dot = is_name(first) && qualified.next_if_eq(&".").is_some();
         let is_other_before_dot = is_name(other) && text.next_if_eq(&".").is_some();
+        let mut last = first;
         let is_same = match (is_before_dot, is_other_before_dot) {
-            (true, false) => qualified.next() == Some(other),
+            (true, false) => {
+                last = qualified.next().unwrap_or_default();
+                let is_column = (is_name(last) || last == "*") && qualified.peek() != Some(&"(");
+                let names_type_or_relation = before == [":", ":"] || ["FROM", "JOIN", "COLLATE"].contains(&before[1]);
+                let is_of_source = sources.contains(&first) && *only_source.get_or_insert(first) == first;
+                last == other && is_column && is_of_source && !names_type_or_relation
+            }
             _ => first == other && is_before_dot == is_other_before_dot,
         };
         if !is_same {
             return false;
         }
+        before = if is_before_dot && is_other_before_dot { ["", "."] } else { [before[1], last] };
     }
     text.next().is_none()
+}
+
+/// Names behind FROM that stand alone or behind a qualifier: those of relations are among them, those of schemas are not.
+fn sources(text: &str) -> Vec<&str> {
+    let tokens: Vec<&str> = Tokens(text).skip_while(|token| *token != "FROM").collect();
+    let is_qualifier = |place: usize| tokens.get(place + 1) == Some(&".");
+    tokens.iter().enumerate().filter(|(place, token)| is_name(token) && !is_qualifier(*place)).map(|(_, token)| *token).collect()
 }
 
 fn is_name(token: &str) -> bool {
@@ -75,6 +95,11 @@ mod tests {
                 "WITH w AS ( SELECT t.id FROM public.t) SELECT id FROM w",
             ),
             ("SELECT 'it''s t.a' AS a, t.ä FROM t", "SELECT 'it''s t.a' AS a, ä FROM t"),
+            ("SELECT x.a[1:x.n] FROM public.t x ORDER BY x.a", "SELECT a[1:n] FROM public.t x ORDER BY a"),
+            (
+                "SELECT public.lower(t.a), 'x'::public.money FROM public.t",
+                "SELECT public.lower(a), 'x'::public.money FROM public.t",
+            ),
         ] {
             assert!(are_alike((15, of_15), (18, of_16)) && are_alike((16, of_16), (15, of_15)), "{of_15}");
         }
@@ -93,6 +118,13 @@ mod tests {
             ("SELECT 't.a' FROM t", "SELECT 'a' FROM t"),
             ("SELECT 1.5 FROM t", "SELECT 5 FROM t"),
             ("SELECT t.", "SELECT t"),
+            ("SELECT public.lower(t.a) FROM public.t", "SELECT lower(a) FROM public.t"),
+            ("SELECT public.lower(1) FROM public.public", "SELECT lower(1) FROM public.public"),
+            ("SELECT 'x'::public.money AS m FROM public.t", "SELECT 'x'::money AS m FROM public.t"),
+            ("SELECT 'x'::t.money AS m FROM public.t", "SELECT 'x'::money AS m FROM public.t"),
+            ("WITH w AS ( SELECT 1 AS a) SELECT w.a FROM public.w", "WITH w AS ( SELECT 1 AS a) SELECT a FROM w"),
+            ("SELECT t.a COLLATE public.c FROM public.t", "SELECT a COLLATE c FROM public.t"),
+            ("SELECT a.x, b.y FROM a, b", "SELECT x, y FROM a, b"),
         ] {
             assert!(!are_alike((15, of_15), (16, of_16)), "{of_15}");
         }

@@ -15,7 +15,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::schema_reader;
+use tokio::time::Instant;
+
+use super::schema_reader::{self, READ_TIMEOUT};
 use crate::backend::catalog_reader::{Known, WhenHeld};
 use crate::catalog::Catalog;
 use crate::error::PgError;
@@ -66,21 +68,22 @@ impl Session {
         if found.is_empty() { Ok(()) } else { Err(made_otherwise(first, &found).into()) }
     }
 
-    /// As the open transaction sees them.
+    /// As the open transaction sees them. All of it within the time that one reading has.
     async fn differences_within(&mut self, first: &Shard, others: &[Arc<Shard>]) -> Result<Vec<Difference>, Failure> {
+        let deadline = Instant::now() + READ_TIMEOUT;
         let mut known = self.gateway.compared_with(None).await;
-        let here = self.read_within(first, &mut known).await?;
+        let here = self.read_within(first, &mut known, deadline).await?;
         let mut found = Vec::new();
         for shard in others {
-            let there = self.read_within(shard, &mut Known::default()).await?;
+            let there = self.read_within(shard, &mut Known::default(), deadline).await?;
             add_differences(&mut found, &here, shard, &there);
         }
         Ok(found)
     }
 
-    async fn read_within(&mut self, shard: &Shard, known: &mut Known) -> Result<Catalog, Failure> {
+    async fn read_within(&mut self, shard: &Shard, known: &mut Known, deadline: Instant) -> Result<Catalog, Failure> {
         let index = self.transaction.index_of(shard.id).ok_or_else(|| PgError::internal("a shard has not run a body"))?;
-        self.read_catalog_within(index, known, WhenHeld::Wait(LOCK_PATIENCE)).await
+        self.read_catalog_within(index, known, WhenHeld::Wait(LOCK_PATIENCE), deadline).await
     }
 }
 

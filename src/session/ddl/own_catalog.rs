@@ -9,14 +9,18 @@
 //! after each change, so a script of changes alone reads nothing. Counts only as long as the shared catalogue is the one that it was
 //! read beside: after a change by somebody else it is read again. A transaction with one snapshot cannot do that, and says so.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::backend::ConnectionError;
 use crate::backend::catalog_reader::{self, CatalogError, InTransaction, Known, WhenHeld};
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
 use crate::session::ddl::schema::same_oids;
+use crate::session::ddl::schema_reader::READ_TIMEOUT;
 use crate::session::gateway::Gateway;
 use crate::session::protocol::describe::error_frame;
 use crate::session::transaction::Status;
@@ -79,7 +83,7 @@ impl Session {
         let shared = self.gateway.catalog.load_full();
         let known = self.transaction.schema_change.as_mut().and_then(|change| change.own.take()).map(|own| own.known);
         let mut known = self.gateway.compared_with(known).await;
-        let mut catalog = self.read_catalog_within(index, &mut known, WhenHeld::LeaveOut).await?;
+        let mut catalog = self.read_catalog_within(index, &mut known, WhenHeld::LeaveOut, Instant::now() + READ_TIMEOUT).await?;
         catalog.version = self.gateway.own_version();
         if !same_oids(&shared, &catalog) {
             Box::pin(self.learn_own_oids(catalog.version)).await?;
@@ -92,18 +96,23 @@ impl Session {
         Ok(())
     }
 
-    /// What the open transaction sees on this participant, where it goes on as it was.
+    /// What the open transaction sees on this participant, where it goes on as it was. One that has not answered by then is lost: its
+    /// server may stand still, and the transaction holds its locks on the others.
     pub(super) async fn read_catalog_within(
         &mut self,
         index: usize,
         known: &mut Known,
         when_held: WhenHeld,
+        deadline: Instant,
     ) -> Result<Catalog, Failure> {
         self.transaction.catch_up(index, &self.gateway.registry);
         self.sync(index).await?;
         let mut source = InTransaction(&mut self.transaction.at(index)?.connection);
-        let read = Box::pin(catalog_reader::read_changes(&mut source, known, when_held)).await;
-        read.map_err(|error| self.own_catalog_unread(index, error))
+        let reading = Box::pin(catalog_reader::read_changes(&mut source, known, when_held));
+        match timeout_at(deadline, reading).await {
+            Ok(read) => read.map_err(|error| self.own_catalog_unread(index, error)),
+            Err(_) => Err(self.participant_lost(index, &ConnectionError::Io(io::ErrorKind::TimedOut.into()))),
+        }
     }
 
     fn own_catalog_unread(&mut self, index: usize, error: CatalogError) -> Failure {
@@ -134,7 +143,7 @@ impl Session {
 impl Gateway {
     /// What has been read last. `own`: in this transaction.
     pub(super) async fn compared_with(&self, own: Option<Known>) -> Known {
-        match (tokio::time::timeout(READER_PATIENCE, self.schema_reader.lock()).await, own) {
+        match (timeout(READER_PATIENCE, self.schema_reader.lock()).await, own) {
             (Ok(reader), Some(own)) => own.compared_with(&reader.known),
             (Ok(reader), None) => reader.known.clone(),
             (Err(_), own) => own.unwrap_or_default(),

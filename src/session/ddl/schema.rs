@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use crate::catalog::{ByOid, Catalog, SequenceName};
 use crate::error::{PgError, SqlState};
 use crate::session::ddl::own_catalog::OwnCatalog;
-use crate::session::ddl::schema_reader::{SchemaReader, unreadable};
+use crate::session::ddl::schema_reader::SchemaReader;
 use crate::session::gateway::Gateway;
 use crate::session::sequences::numbered::Numbered;
 use crate::session::{Failure, Session};
@@ -24,8 +24,6 @@ use crate::sql::{Analyzed, Read};
 
 /// A proxy that does not see a change of the map within this is stuck, or its connection to the map is.
 pub(in crate::session) const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
-/// For the connection and the queries, however often they are tried.
-const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What was announced, and was there before.
 pub(in crate::session) struct SchemaChange {
@@ -133,9 +131,7 @@ impl Gateway {
     ) -> Result<(), PgError> {
         let mark = CatalogMark::of(&self.map.load());
         let Some(home) = self.map.snapshot().shards.iter().find(|shard| shard.is_home).cloned() else { return Ok(()) };
-        let mut catalog = tokio::time::timeout(READ_TIMEOUT, reader.read(&home))
-            .await
-            .map_err(|_| unreadable(&home).with_detail(format!("There was no answer within {} s.", READ_TIMEOUT.as_secs())))??;
+        let mut catalog = reader.read(&home).await?;
         self.counters.schema_reading(reader.known.was_full());
         let known = self.catalog.load_full();
         if catalog.shows_same_as(&known) {

@@ -40,10 +40,16 @@ struct Kept {
 const KEPT_FOR: Duration = Duration::from_secs(60);
 /// The connection answers at once, or it is another one's turn.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+/// For the connection and the queries, however often they are tried.
+pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl SchemaReader {
-    /// Without definitions that others hold. Cancel safe: the connection is closed then.
+    /// Without definitions that others hold. Within [`READ_TIMEOUT`]. Cancel safe: the connection is closed then.
     pub(super) async fn read(&mut self, shard: &Shard) -> Result<Catalog, PgError> {
+        in_time(shard, self.read_changes(shard)).await
+    }
+
+    async fn read_changes(&mut self, shard: &Shard) -> Result<Catalog, PgError> {
         let is_usable = |kept: &Kept| kept.url == shard.url && kept.opened.elapsed() < KEPT_FOR;
         let mut kept = self.kept.take().filter(is_usable);
         if let Some(last) = &mut kept
@@ -81,14 +87,24 @@ impl Kept {
     }
 }
 
-/// Reads everything, by a connection of its own. Without definitions that others hold.
+/// Reads everything, by a connection of its own. Without definitions that others hold. Within [`READ_TIMEOUT`].
 pub(in crate::session) async fn read(shard: &Shard, known: &mut Known) -> Result<Catalog, PgError> {
+    in_time(shard, read_whole(shard, known)).await
+}
+
+async fn read_whole(shard: &Shard, known: &mut Known) -> Result<Catalog, PgError> {
     let (mut connection, _) = Box::pin(open(shard)).await?;
     let catalog = catalog_reader::read(&mut connection, known, WhenHeld::LeaveOut).await.map_err(|error| failed(shard, &error))?;
     if let Err(error) = connection.close().await {
         tracing::debug!(%error, "connection for the schema not closed in order");
     }
     Ok(catalog)
+}
+
+/// A server that accepts a connection may answer nothing on it.
+async fn in_time(shard: &Shard, reading: impl Future<Output = Result<Catalog, PgError>>) -> Result<Catalog, PgError> {
+    let late = |_| Err(unreadable(shard).with_detail(format!("There was no answer within {} s.", READ_TIMEOUT.as_secs())));
+    timeout(READ_TIMEOUT, Box::pin(reading)).await.unwrap_or_else(late)
 }
 
 /// To the shard's primary, and to no other database.
@@ -120,7 +136,7 @@ fn failed(shard: &Shard, error: &dyn std::error::Error) -> PgError {
     unreadable(shard).with_detail(format!("{error}{source}"))
 }
 
-pub(super) fn unreadable(shard: &Shard) -> PgError {
+fn unreadable(shard: &Shard) -> PgError {
     let kind = if shard.is_home { "the home shard" } else { "shard" };
     PgError::new(SqlState::CANNOT_CONNECT_NOW, format!("the schema of {kind} \"{}\" cannot be read", shard.name))
 }
