@@ -143,6 +143,8 @@ pub struct Connection {
     pub(super) has_reported: bool,
     /// Known after the first reset.
     pub(super) reset_values: Option<ResetValues>,
+    /// Its reset was sent, or is in the output, and the answer is not read yet.
+    pub(super) reset_sent_at: Option<Instant>,
     /// A mistake, in tests: the reset looks for functions by the search path that it finds.
     pub has_planted_reset: bool,
     /// What the statements that ran on it may have left behind and is not on record.
@@ -209,6 +211,7 @@ impl Connection {
             parameters,
             has_reported: false,
             reset_values: None,
+            reset_sent_at: None,
             has_planted_reset: false,
             effects: None,
             opened_at: now,
@@ -598,6 +601,28 @@ impl Connection {
             }
         }
         false
+    }
+
+    /// Takes what has come of an answer that is due, without a wait.
+    pub(super) fn receive_due(&mut self) -> Result<(), ConnectionError> {
+        while self.owes() {
+            if let Some(disorder) = &self.disorder {
+                return Err(disorder.clone().into());
+            }
+            let before = self.input.len();
+            let error = match self.stream.try_receive_now(&mut self.input) {
+                Ok(1..) => {
+                    self.check_received(before);
+                    continue;
+                }
+                Ok(0) => ConnectionError::Closed,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => error.into(),
+            };
+            self.note_loss(&error);
+            return Err(error);
+        }
+        Ok(())
     }
 
     /// Looks for bytes or an end that came while nobody waited; no system call when the reactor has seen nothing, unless it was idle so

@@ -34,6 +34,7 @@ use tokio::sync::{Notify, oneshot};
 use super::health::Backoff;
 use super::identity::Misdirected;
 use super::open::OpenError;
+use super::reset::{RESET_TIMEOUT, Settled};
 use super::{Connection, ConnectionLimits, Health, ShardAddress};
 use crate::auth::BackendCredentials;
 use crate::error::SqlState;
@@ -125,8 +126,29 @@ impl Pooled {
         }
     }
 
-    /// Out of its client's way. The task ends with the shard's answer or at its deadline; until then the place in the pool is taken.
+    /// The answer to a reset that was sent has come, and the connection is clean.
+    async fn is_reset(&mut self, deadline: tokio::time::Instant) -> bool {
+        let Some(connection) = self.connection.as_mut() else { return false };
+        let Some(until) = connection.reset_until() else { return true };
+        match tokio::time::timeout_at(deadline.min(until.into()), connection.reset()).await {
+            Ok(Ok(())) => connection.is_clean(),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "a connection that could not be reset is closed");
+                false
+            }
+            Err(_) => {
+                tracing::debug!("a connection that was not reset in time is closed");
+                false
+            }
+        }
+    }
+
+    /// Whoever takes it next reads the answer. The first one of a connection is a task of its own, which ends with the shard's last answer
+    /// or at its deadline; until then the place in the pool is taken.
     fn reset(mut self) {
+        if self.connection.as_mut().is_some_and(|connection| connection.send_reset()) {
+            return self.give_back();
+        }
         if tokio::runtime::Handle::try_current().is_err() {
             return;
         }
@@ -271,7 +293,10 @@ impl Pool {
                 }
                 Grant::Connection(connection) => {
                     if let Some(connection) = self.take_over(connection, runtime) {
-                        return Ok(Pooled { connection: Some(connection), pool: Arc::clone(self), is_new: false });
+                        let mut taken = Pooled { connection: Some(connection), pool: Arc::clone(self), is_new: false };
+                        if taken.is_reset(deadline).await {
+                            return Ok(taken);
+                        }
                     }
                 }
             }
@@ -289,15 +314,18 @@ impl Pool {
             let not_before = state.not_before;
             let idle = state.idle.get_mut(runtime)?;
             let from = idle.len().saturating_sub(FITTING_MAX);
-            let last = idle.get(from..)?.iter().rposition(|connection| connection.opened_at >= not_before && fits(connection))?;
+            let last = last_of(idle.get(from..)?, |connection| connection.opened_at >= not_before && fits(connection))?;
             let connection = idle.remove(from + last);
             state.in_use += 1;
             connection
         };
-        if connection.is_quiet() {
-            return Some(Pooled { connection: Some(connection), pool: Arc::clone(self), is_new: false });
+        match connection.settle_reset() {
+            Settled::Ready if connection.is_quiet() => {
+                return Some(Pooled { connection: Some(connection), pool: Arc::clone(self), is_new: false });
+            }
+            Settled::Due => self.give_back(connection),
+            Settled::Ready | Settled::Useless => self.discard(connection),
         }
-        self.discard(connection);
         None
     }
 
@@ -382,7 +410,7 @@ impl Pool {
     }
 
     fn is_usable(&self, connection: &mut Connection) -> bool {
-        connection.opened_at >= self.state.lock().not_before && connection.is_quiet()
+        connection.opened_at >= self.state.lock().not_before && (connection.is_being_reset() || connection.is_quiet())
     }
 
     async fn open(self: &Arc<Self>, runtime: usize) -> Result<Pooled, CheckoutError> {
@@ -523,7 +551,12 @@ impl Pool {
         let is_expired = |connection: &mut Box<Connection>| {
             let idle_since = *connection.idle_since.get_or_insert(now);
             let is_idle_too_long = self.limits.idle_timeout.is_some_and(|timeout| now.duration_since(idle_since) >= timeout);
-            is_idle_too_long || connection.opened_at < not_before || !connection.is_quiet()
+            let is_usable = match connection.settle_reset() {
+                Settled::Ready => connection.is_quiet(),
+                Settled::Due => true,
+                Settled::Useless => false,
+            };
+            is_idle_too_long || connection.opened_at < not_before || !is_usable
         };
         for idle in &mut state.idle {
             expired.extend(idle.extract_if(.., is_expired));
@@ -569,7 +602,7 @@ impl State {
     /// The one that was used last of those that fit.
     fn take_idle(&mut self, runtime: usize, fits: impl Fn(&Connection) -> bool) -> Option<Box<Connection>> {
         let idle = self.idle.get_mut(runtime)?;
-        let last = idle.iter().rposition(|connection| fits(connection))?;
+        let last = last_of(idle, fits)?;
         Some(idle.remove(last))
     }
 
@@ -622,8 +655,13 @@ impl Drop for Slot<'_> {
     }
 }
 
-/// A connection that is not reset by then is closed.
-const RESET_TIMEOUT: Duration = Duration::from_secs(5);
+/// The one that was used last of those that fit, and rather one that is not being reset.
+fn last_of(idle: &[Box<Connection>], fits: impl Fn(&Connection) -> bool) -> Option<usize> {
+    let is_ready = |connection: &Connection| !connection.is_being_reset() && fits(connection);
+    let last = |is_meant: &dyn Fn(&Connection) -> bool| idle.iter().rposition(|connection| is_meant(connection));
+    last(&is_ready).or_else(|| last(&fits))
+}
+
 /// Idle connections that are looked at for one that fits.
 const FITTING_MAX: usize = 4;
 /// A queue shorter than this is not looked through.

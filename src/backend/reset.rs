@@ -4,13 +4,19 @@
 //! not go back to its pool as it is: its settings are read and put on record, or it is reset, or it is closed. A setting that the
 //! shard reports and that is not on record marks it as well, whatever was proven.
 //!
+//! The reset is sent when its session gives the connection back, and its answer is read by who takes it next: mostly it has come by then,
+//! and nobody waits for it. What was left is gone from the server at once, whether anybody comes or not.
+//!
 //! After the reset the connection has the settings that are on record. The reset begins with the session's user, since another one may
 //! not have the right to the rest, and names pg_catalog, since the search path may have been changed too. Where any part of it fails,
 //! the connection is closed.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures::FutureExt;
 
 use super::{Connection, ConnectionError, Own, Settings};
 use crate::catalog::{SessionEffects, quoted_literal};
@@ -57,13 +63,11 @@ impl Connection {
         if self.has_planted_reset {
             return self.reset_by_path().await;
         }
-        let mut sql = RESET.to_owned();
-        // What random() gives next was perhaps fixed.
-        sql.push_str(&format!(";SELECT pg_catalog.setseed({:?})", rand::random::<f64>()));
-        if let Some(known) = &self.reset_values {
-            push(&mut sql, &self.settings.but_for(&known.values).statements_of_all());
+        if self.reset_sent_at.is_none() {
+            self.put_reset();
         }
-        let rows = self.simple(&Own::Setting.text(&sql)).await?;
+        let rows = self.rows_to_ready().await?;
+        self.reset_sent_at = None;
         let told = Told::read(&rows).ok_or_else(|| not_reset("its answer is not understood"))?;
         // Those of clients are made by messages.
         if told.of_sql != 0 || told.of_protocol < self.prepared.count() {
@@ -76,6 +80,56 @@ impl Connection {
         }
         self.is_reset();
         Ok(())
+    }
+
+    fn put_reset(&mut self) {
+        // What random() gives next was perhaps fixed.
+        let mut sql = format!("{RESET}, pg_catalog.setseed({:?}) {RESET_FROM}", rand::random::<f64>());
+        if let Some(known) = &self.reset_values {
+            push(&mut sql, &self.settings.but_for(&known.values).statements_of_all());
+        }
+        self.output.query(&Own::Setting.text(&sql));
+        self.reset_sent_at = Some(Instant::now());
+    }
+
+    /// Sends the reset without a wait. False: it is not sent as a whole, or more has to be asked after it; [`Connection::reset`] is to be
+    /// awaited then.
+    pub(super) fn send_reset(&mut self) -> bool {
+        if self.has_planted_reset || self.reset_values.is_none() {
+            return false;
+        }
+        self.put_reset();
+        let mut context = Context::from_waker(Waker::noop());
+        matches!(self.poll_flush(&mut context), Poll::Ready(Ok(())))
+    }
+
+    pub(super) fn is_being_reset(&self) -> bool {
+        self.reset_sent_at.is_some()
+    }
+
+    /// Until when the answer to the reset that was sent is waited for.
+    pub(super) fn reset_until(&self) -> Option<Instant> {
+        self.reset_sent_at.map(|sent_at| sent_at + RESET_TIMEOUT)
+    }
+
+    /// What has become of a reset that was sent, without a wait.
+    pub(super) fn settle_reset(&mut self) -> Settled {
+        let Some(until) = self.reset_until() else { return Settled::Ready };
+        match self.receive_due() {
+            Err(error) => {
+                tracing::debug!(%error, "a connection was lost while it was reset");
+                Settled::Useless
+            }
+            Ok(()) if !self.owes() => match self.reset().now_or_never() {
+                Some(Ok(())) if self.is_clean() => Settled::Ready,
+                reset => {
+                    tracing::debug!(?reset, "a connection that could not be reset is closed");
+                    Settled::Useless
+                }
+            },
+            Ok(()) if Instant::now() < until => Settled::Due,
+            Ok(()) => Settled::Useless,
+        }
     }
 
     /// What the settings on record are where nobody has set them: then they need not be set after the next reset.
@@ -121,6 +175,15 @@ impl Connection {
     }
 }
 
+/// A connection that may be being reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settled {
+    Ready,
+    /// The answer has not come.
+    Due,
+    Useless,
+}
+
 /// Values that settings have after a reset.
 pub(super) struct ResetValues {
     /// When the server has read its configuration: another one may have others.
@@ -128,7 +191,7 @@ pub(super) struct ResetValues {
     values: Settings,
 }
 
-/// The answer to [`RESET`].
+/// The answer to [`RESET`], which ends with a SELECT without its FROM.
 struct Told {
     of_sql: usize,
     of_protocol: usize,
@@ -161,6 +224,9 @@ const NOT_SET: [&str; 6] =
 /// DISCARD ALL without the statements that are prepared for everybody: these are counted.
 const RESET: &str = "RESET SESSION AUTHORIZATION;RESET ROLE;RESET ALL;CLOSE ALL;UNLISTEN *;DISCARD TEMP;DISCARD SEQUENCES;\
 SELECT pg_catalog.count(*) FILTER (WHERE from_sql), pg_catalog.count(*) FILTER (WHERE NOT from_sql), \
-pg_catalog.pg_conf_load_time(), pg_catalog.pg_advisory_unlock_all() FROM pg_catalog.pg_prepared_statement()";
+pg_catalog.pg_conf_load_time(), pg_catalog.pg_advisory_unlock_all()";
+const RESET_FROM: &str = "FROM pg_catalog.pg_prepared_statement()";
+/// A connection that is not reset by then is closed.
+pub(super) const RESET_TIMEOUT: Duration = Duration::from_secs(5);
 /// As it must not be.
 const RESET_BY_PATH: &str = "SELECT pg_advisory_unlock_all();RESET SESSION AUTHORIZATION;RESET ROLE;RESET ALL";

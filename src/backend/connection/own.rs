@@ -30,7 +30,8 @@ impl Connection {
         self.rows_to_ready().await
     }
 
-    async fn rows_to_ready(&mut self) -> Result<Vec<Vec<Option<Bytes>>>, ConnectionError> {
+    /// The answer to a Query that was sent, or is in the output.
+    pub(in crate::backend) async fn rows_to_ready(&mut self) -> Result<Vec<Vec<Option<Bytes>>>, ConnectionError> {
         self.unnamed = None;
         let mut rows = Vec::new();
         let mut refusal = None;
