@@ -4,9 +4,10 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use tokio_postgres::NoTls;
+use tokio_postgres::{Client, NoTls};
 
 /// A demo in a directory of its own. Ended when dropped.
 struct Demo {
@@ -31,6 +32,12 @@ impl Demo {
             told = String::from_utf8_lossy(&started.stderr).into_owned();
         }
         panic!("the demo does not start: {told}");
+    }
+
+    fn stop_and_start(&self) {
+        stop(&self.data());
+        let started = run(&["demo", "--detach", "--port", &self.port.to_string(), "--dir", self.data().to_str().expect("a path")]);
+        assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
     }
 
     fn data(&self) -> std::path::PathBuf {
@@ -74,7 +81,31 @@ async fn the_demo_is_a_cluster_to_look_at() {
     assert!(counted.get::<_, i64>(0) > 1000);
     let shards = client.query("SELECT name FROM shardgate.shards", &[]).await.expect("the shards");
     assert_eq!(shards.len(), 3);
+    // What has moved stays there when it is started again.
+    let located = "SELECT partition_id, shard FROM shardgate.locate('books', '0200002090')";
+    let before = client.query_one(located, &[]).await.expect(located);
+    let (partition, shard) = (before.get::<_, i32>(0), before.get::<_, String>(1));
+    assert_eq!(shard, "bookdbshard0");
+    client.execute(&format!("SELECT shardgate.move_partition({partition}, 'bookdbshard2')"), &[]).await.expect("a move");
+    await_shard(&client, located, "bookdbshard2").await;
+    demo.stop_and_start();
+    let (client, connection) = tokio_postgres::connect(&conninfo, NoTls).await.expect("connect again");
+    tokio::spawn(connection);
+    await_shard(&client, located, "bookdbshard2").await;
+    assert_eq!(client.query(title, &[]).await.expect(title).len(), 1);
     let stopped = stop(&demo.data());
     assert!(stopped.status.success(), "{}", String::from_utf8_lossy(&stopped.stderr));
     assert!(tokio_postgres::connect(&conninfo, NoTls).await.is_err(), "it has ended");
+}
+
+async fn await_shard(client: &Client, located: &str, shard: &str) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    loop {
+        let now: String = client.query_one(located, &[]).await.expect(located).get(1);
+        if now == shard {
+            return;
+        }
+        assert!(Instant::now() < deadline, "it is on {now}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }

@@ -81,18 +81,29 @@ impl Loader {
     }
 
     async fn declare(&mut self, shard_count: usize) -> Result<(), CatalogueError> {
-        for statement in statements::split_script(statements::SCHEMA) {
-            self.run(&statement).await?;
-        }
+        // Beside a move that waits out its grace period no schema changes, not even to what it is already.
+        self.load_unless(LAST_OF_SCHEMA, &statements::split_script(statements::SCHEMA)).await?;
         if !self.is_declared("languages").await? {
             for statement in statements::split_script(statements::LANGUAGES) {
                 self.run(&statement).await?;
             }
         }
         for statement in statements::split_script(statements::DECLARE) {
-            self.declare_once(&on_present_shards(&statement, shard_count)).await?;
+            if !self.is_mapped(&statement).await? {
+                self.declare_once(&on_present_shards(&statement, shard_count)).await?;
+            }
         }
         Ok(())
+    }
+
+    /// It maps a key that is mapped already, perhaps to another shard: it may have moved.
+    async fn is_mapped(&mut self, statement: &str) -> Result<bool, CatalogueError> {
+        let Some(key) = statement.strip_prefix(MAP_KEY).and_then(|rest| rest.split('\'').next()) else { return Ok(false) };
+        let query = format!(
+            "SELECT k.key FROM shardgate.lookup_keys k JOIN shardgate.tables t USING (colocation_group) \
+             WHERE t.table_name = 'books' AND k.key = '{key}'"
+        );
+        Ok(!self.rows(&query).await?.is_empty())
     }
 
     async fn is_declared(&mut self, table: &str) -> Result<bool, CatalogueError> {
@@ -226,12 +237,25 @@ fn doubled(text: &str) -> String {
 }
 
 const SCRIPTED_SHARDS: usize = 3;
+/// How a key is mapped in `declare.sql`, up to the key.
+const MAP_KEY: &str = "SELECT shardgate.map_key('books', '";
+/// What `schema.sql` makes last.
+const LAST_OF_SCHEMA: &str =
+    "SELECT indexname FROM pg_catalog.pg_indexes WHERE schemaname = 'public' AND indexname = 'orders_isbn_idx'";
 /// SQLSTATE duplicate_object.
 const DUPLICATE_OBJECT: &str = "42710";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_load_knows_by_its_last_object_that_the_schema_is_there() {
+        let last = statements::split_script(statements::SCHEMA).pop().unwrap_or_default();
+        assert!(last.contains("orders_isbn_idx") && LAST_OF_SCHEMA.contains("'orders_isbn_idx'"), "{last}");
+        let maps = |statement: &&String| statement.starts_with(MAP_KEY);
+        assert_eq!(statements::split_script(statements::DECLARE).iter().filter(maps).count(), CHECK_CHARACTERS.len());
+    }
 
     #[test]
     fn with_fewer_shards_the_scripts_use_those_that_are_there() {
