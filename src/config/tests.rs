@@ -96,7 +96,7 @@ fn text_that_looks_like_a_number_stays_text() {
 #[test]
 fn errors_name_the_key_the_value_and_what_is_allowed() {
     let with = |rest: &str| format!("{MAP_URL}{rest}");
-    let cases: [(&str, &str); 21] = [
+    let cases: [(&str, &str); 23] = [
         ("[listen]\nadress = \"x\"", "unknown setting listen.adress (in FILE allowed here are address, backlog, drain_timeout_ms,"),
         ("[liste]\nx = 1", "unknown setting liste (in FILE allowed here are admin, auth,"),
         ("[listen]\nmax_clients = \"7\"", "bad value \"7\" for listen.max_clients (in FILE expected a whole number"),
@@ -114,6 +114,8 @@ fn errors_name_the_key_the_value_and_what_is_allowed() {
         ("[pool]\nlate_joiner_share = 0.95", "bad value 0.95 for pool.late_joiner_share: expected 0 to 0.9"),
         ("[pool.health]\nbackoff_max_ms = 1", "bad value 1 for pool.health.backoff_max_ms: expected 100 to 600000"),
         ("[log]\nlevel = \"loud=chatty\"", "bad value \"loud=chatty\" for log.level: expected off, error,"),
+        ("[log]\nlevel = \"verbose\"", "bad value \"verbose\" for log.level: expected off, error,"),
+        ("[log]\nlevel = \"info, hyper=debug\"", "bad value \"info, hyper=debug\" for log.level: expected off, error,"),
         (
             "[auth]\nmethod = \"trust\"\n[listen]\naddress = \"0.0.0.0:1\"",
             "bad value \"trust\" for auth.method: allowed only where",

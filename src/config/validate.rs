@@ -16,14 +16,28 @@ pub(super) fn validate(config: &Config) -> Result<(), ConfigError> {
     auth(&config.auth, &config.listen)?;
     cross_shard(config)?;
     within("moves.grace_ms", config.moves.grace_ms, 0..=30 * DAY_MS)?;
-    config.log.level.parse::<tracing_subscriber::filter::Targets>().map(drop).map_err(|_| {
-        ConfigError::invalid(
-            "log.level",
-            &config.log.level,
-            "expected off, error, warn, info, debug or trace, or such words for modules, as in \"info,shardgate::session=debug\"",
-        )
-    })
+    log_level(&config.log.level)
 }
+
+/// A word that is no level would be taken for a module, and nothing else be logged.
+fn log_level(level: &str) -> Result<(), ConfigError> {
+    let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    let is_directive = |part: &str| {
+        let (module, level) = part.rsplit_once('=').unwrap_or(("shardgate", part));
+        is_level(level) && !module.contains(char::is_whitespace)
+    };
+    let are_levels = level.split(',').all(is_directive);
+    match are_levels && level.parse::<tracing_subscriber::filter::Targets>().is_ok() {
+        true => Ok(()),
+        false => Err(ConfigError::invalid(
+            "log.level",
+            level,
+            "expected off, error, warn, info, debug or trace, or such words for modules, as in \"info,shardgate::session=debug\"",
+        )),
+    }
+}
+
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 fn listen(listen: &ListenConfig) -> Result<(), ConfigError> {
     within("listen.max_clients", listen.max_clients, 1..=1_000_000)?;
