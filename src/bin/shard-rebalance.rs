@@ -55,7 +55,7 @@ enum Verb {
         #[arg(long, value_enum, default_value = "bytes")]
         by: By,
         /// How far a shard may be above its fair share
-        #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
+        #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
         threshold: f64,
         /// A shard that is to give away all its partitions
         #[arg(long, value_name = "SHARD")]
@@ -222,6 +222,14 @@ struct Common {
     /// How long the map database, and each shard, may take to answer
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration, global = true)]
     deadline: Duration,
+}
+
+/// As `rebalance(threshold => …)` takes it.
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if (0.0..=100.0).contains(&share) => Ok(share),
+        Ok(_) | Err(_) => Err("expected a number from 0 to 100, such as 0.1 for a tenth".to_owned()),
+    }
 }
 
 fn main() -> ExitCode {

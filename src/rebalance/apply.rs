@@ -18,7 +18,8 @@ use super::status::{Status, StatusOptions, status};
 use crate::shardmap::{Bound, Group, GroupId, MapSnapshot, MoveOptions, Partition, PartitionId, Store};
 
 pub async fn apply(map_url: &str, path: &Path, deadline: std::time::Duration, is_json: bool) -> Result<(), RebalanceError> {
-    let text = std::fs::read_to_string(path)?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| RebalanceError::Refused(format!("the plan {} cannot be read: {error}", path.display())))?;
     let plan: Plan = serde_json::from_str(&text).map_err(|error| {
         RebalanceError::Refused(format!("{} is not a plan of \"shard-rebalance plan --out\": {error}", path.display()))
     })?;

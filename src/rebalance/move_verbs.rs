@@ -186,6 +186,11 @@ pub(super) async fn start_shown(map_url: &str, request: &MoveRequest, display: &
             }
             same.id
         }
+        None if are_there(&driver.store, &wanted, &request.target).await?
+            && running.iter().all(|other| is_apart(other, &wanted)) =>
+        {
+            return tell_there("The partitions are", &request.target, display.is_json());
+        }
         None => driver.store.plan_move(&driver.actor, &partitions, &request.target, &request.options, driving).await?,
     };
     Box::pin(follow_planned(&driver, id, request.is_detached, display)).await
@@ -208,15 +213,29 @@ pub async fn isolate(map_url: &str, request: &IsolationRequest, is_json: bool) -
     let driving = (!request.is_detached).then_some(driver.id);
     match driver.store.plan_isolation(&driver.actor, isolation, &request.options, driving).await? {
         Some(id) => Box::pin(follow_planned(&driver, id, request.is_detached, &ProgressDisplay::new(is_json))).await,
-        None => {
-            let mut out = io::stdout().lock();
-            match is_json {
-                true => writeln!(out, "{}", serde_json::json!({ "move_id": null, "target": request.target }))?,
-                false => writeln!(out, "The key is on shard {} already: nothing is to be moved.", request.target)?,
-            }
-            Ok(out.flush()?)
-        }
+        None => tell_there("The key is", &request.target, is_json),
     }
+}
+
+/// All of the partitions are on the shard.
+async fn are_there(store: &Store, partitions: &[PartitionId], target: &str) -> Result<bool, RebalanceError> {
+    let map = store.load().await?.snapshot;
+    let shard_of = |id: &PartitionId| map.partition(*id).and_then(|(_, partition)| map.shard(partition.shard));
+    Ok(!partitions.is_empty() && partitions.iter().all(|id| shard_of(id).is_some_and(|shard| shard.name == target)))
+}
+
+fn is_apart(running: &Move, partitions: &[PartitionId]) -> bool {
+    running.partitions.iter().all(|moving| !partitions.contains(moving))
+}
+
+/// What is so already is done.
+fn tell_there(what: &str, target: &str, is_json: bool) -> Result<(), RebalanceError> {
+    let mut out = io::stdout().lock();
+    match is_json {
+        true => writeln!(out, "{}", serde_json::json!({ "move_id": null, "target": target }))?,
+        false => writeln!(out, "{what} on shard {target} already: nothing is to be moved.")?,
+    }
+    Ok(out.flush()?)
 }
 
 /// The sharded table of this name, with its schema in front or without.
@@ -248,6 +267,10 @@ pub async fn ask(map_url: &str, move_id: i32, asked: Option<Asked>, is_json: boo
             match follow(&driver, id, until, display).await {
                 // That is what was wanted.
                 Err(RebalanceError::Aborted { .. }) => Ok(()),
+                Err(RebalanceError::Refused(_)) if require(&driver.store, id).await?.state == MoveState::Aborted => Ok(()),
+                Ok(()) if require(&driver.store, id).await?.state == MoveState::Done => {
+                    Err(RebalanceError::Refused(format!("move {move_id} is done, and no move is aborted after its end")))
+                }
                 outcome => outcome,
             }
         }

@@ -84,8 +84,21 @@ async fn an_aborted_move_leaves_nothing() {
     let stored: i64 = cluster.connect_shard(1).await.query_one(count, &[]).await.expect("copies").get(0);
     assert_eq!(stored, 0);
     // And it can be moved after that.
-    let moved = rebalance(&cluster, &["move", "--partition", &list, "--to", "b", "--finish"]).await;
-    assert!(moved.status.success(), "{}", text(&moved.stderr));
+    let again = rebalance(&cluster, &["abort", &id]).await;
+    assert_eq!(again.status.code(), Some(0), "{}", text(&again.stderr));
+    // One that waits for its turn is aborted as well.
+    let (first, rest) = list.split_once(',').expect("several partitions");
+    let hold = rebalance(&cluster, &["move", "--partition", rest, "--to", "b", "--manual-cutover", "--detach", "--json"]).await;
+    let queued = rebalance(&cluster, &["move", "--partition", first, "--to", "b", "--detach", "--json"]).await;
+    for planned in [queued, hold] {
+        let planned: serde_json::Value = serde_json::from_slice(&planned.stdout).expect("JSON");
+        let aborted = rebalance(&cluster, &["abort", &planned["move_id"].to_string()]).await;
+        assert_eq!(aborted.status.code(), Some(0), "{}", text(&aborted.stderr));
+    }
+    for told in ["", "are on shard b already"] {
+        let moved = rebalance(&cluster, &["move", "--partition", &list, "--to", "b", "--finish"]).await;
+        assert!(moved.status.success() && text(&moved.stdout).contains(told), "{}{}", text(&moved.stdout), text(&moved.stderr));
+    }
     assert_eq!(client.query_one("SELECT count(*) FROM t WHERE v = 'y'", &[]).await.expect("count").get::<_, i64>(0), 1000);
     assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
 }
