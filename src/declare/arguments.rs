@@ -44,12 +44,13 @@ impl Arguments {
         for (place, (_, argument)) in places.iter().zip(&call.arguments) {
             given.get_mut(*place).ok_or_else(mismatch)?.push(argument);
         }
-        let bind = |(parameter, given): (&Parameter, Vec<&Argument>)| {
+        let bind = |(place, (parameter, given)): (usize, (&Parameter, Vec<&Argument>))| {
             let is_given = !given.is_empty();
-            let value = bind_one(parameter, &given)?.ok_or_else(mismatch)?;
+            let is_named = places.iter().zip(&names).any(|(of, name)| *of == place && name.is_some());
+            let value = bind_one(parameter, &given, is_named)?.ok_or_else(mismatch)?;
             Ok(Bound { value, is_given })
         };
-        let values = parameters.iter().zip(given).map(bind).collect::<Result<_, PgError>>()?;
+        let values = parameters.iter().zip(given).enumerate().map(bind).collect::<Result<_, PgError>>()?;
         Ok(Self { function, values })
     }
 
@@ -234,8 +235,12 @@ fn places(function: Function, names: &[Option<&str>]) -> Result<Option<Vec<usize
 }
 
 /// `Ok(None)`: the arguments do not fit the parameter's type, or a needed one is missing.
-fn bind_one(parameter: &Parameter, given: &[&Argument]) -> Result<Option<Value>, PgError> {
+fn bind_one(parameter: &Parameter, given: &[&Argument], is_named: bool) -> Result<Option<Value>, PgError> {
     match given {
+        // All of a list at once. A text that is no array is its only element.
+        [Argument::Text(text)] if is_named && parameter.default == Default::Variadic && text.trim_start().starts_with('{') => {
+            convert(parameter.kind, text).map(Some)
+        }
         [] => Ok(match parameter.default {
             Default::None => None,
             Default::Null => Some(Value::Null),
@@ -389,6 +394,9 @@ mod tests {
         assert_eq!(bind("locate", &[(None, text("t")), (None, list)]).unwrap().texts("key").unwrap(), ["x", "y"]);
         let bound = bind("locate", &[(None, text("t")), (None, text("x")), (None, text("{y}"))]).unwrap();
         assert_eq!(bound.texts("key").unwrap(), ["x", "{y}"]);
+        let named = |key: &str| bind("locate", &[(None, text("t")), (Some("key"), text(key))]).unwrap();
+        assert_eq!(named("{x,y}").texts("key").unwrap(), ["x", "y"]);
+        assert_eq!(named("x").texts("key").unwrap(), ["x"]);
         assert!(bind("locate", &[(None, text("t"))]).is_err());
         assert!(bind("declare_function", &[(None, text("f")), (None, Argument::Array(vec![None]))]).is_err());
     }

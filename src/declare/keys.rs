@@ -63,7 +63,10 @@ fn lookup_table(snapshot: &MapSnapshot, caller: &Caller, name: &Name) -> Option<
         Some(schema) => vec![schema],
         None => caller.search_path.iter().map(|schema| if schema == "$user" { caller.user.as_str() } else { schema }).collect(),
     };
-    schemas.iter().find_map(|schema| {
+    // Another relation of the name may come before it in the path, as in any statement.
+    let path: Vec<String> = schemas.iter().map(|schema| (*schema).to_owned()).collect();
+    let meant = caller.catalog.resolve(None, &name.name, &path).map(|relation| relation.schema.as_str());
+    schemas.iter().filter(|schema| meant.is_none_or(|meant| meant == **schema)).find_map(|schema| {
         let table = snapshot.table(schema, &name.name)?;
         match &table.kind {
             TableKind::Sharded { group, .. } => {

@@ -63,12 +63,14 @@ use shard_connection::ShardConnection;
 use signature::Function;
 
 /// Who calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Caller {
     pub user: String,
     pub is_admin: bool,
     /// The session's effective search path; `$user` may be in it.
     pub search_path: Vec<String>,
+    /// As the session has it; empty: it is not known which relations there are.
+    pub catalog: Arc<Catalog>,
 }
 
 /// One argument's value, in the form in which PostgreSQL prints it.

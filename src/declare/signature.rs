@@ -428,7 +428,7 @@ impl fmt::Display for Function {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sql::utility::shardgate_call::{Answers, FUNCTIONS};
+    use crate::sql::utility::shardgate_call::{Answers, FUNCTIONS, VARIADIC};
 
     /// How statements that call them are read knows the same functions.
     #[test]
@@ -459,6 +459,11 @@ mod tests {
             "shardgate.add_shard(name text, url text, region text DEFAULT NULL, capacity double precision DEFAULT 1, \
              replication_url text DEFAULT NULL)"
         );
+        let variadic = |function: &Function| {
+            let last = function.parameters().last().filter(|last| last.default == Default::Variadic)?;
+            Some((function.name(), last.name))
+        };
+        assert_eq!(Function::ALL.iter().filter_map(variadic).collect::<Vec<_>>(), VARIADIC);
         assert_eq!(Function::Locate.to_string(), "shardgate.locate(table_name text, VARIADIC key text[])");
     }
 }

@@ -2,7 +2,8 @@
 
 use super::Argument;
 use crate::error::{PgError, SqlState};
-use crate::shard_key::{Format, Oid, oid};
+use crate::shard_key::{Conversion, Format, KeyDatum, KeyType, Oid, oid};
+
 const TEXT_ARRAYS: [Oid; 2] = [1009, 1015];
 
 /// `type_oid`: what the client declared for the parameter, else what [`super::parameter_type`] says.
@@ -29,11 +30,19 @@ fn binary(type_oid: Oid, bytes: &[u8]) -> Result<Argument, PgError> {
         oid::JSONB => text(bytes.strip_prefix(&[1]).ok_or_else(malformed)?).map(Argument::Text),
         texts if TEXT_ARRAYS.contains(&texts) => array(bytes, text).map(Argument::Array),
         oid::INT4_ARRAY => array(bytes, number_text).map(Argument::Array),
-        _ => Err(PgError::new(
-            SqlState::UNDEFINED_FUNCTION,
-            format!("no function of the schema \"shardgate\" takes type {type_oid}"),
-        )
-        .with_hint("Pass the argument as text.")),
+        other => of_key_type(other, bytes).ok_or_else(|| {
+            let message = format!("no function of the schema \"shardgate\" takes type {other}");
+            PgError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint("Pass the argument as text.")
+        }),
+    }
+}
+
+/// A key as a driver has it that knows the column's type.
+fn of_key_type(type_oid: Oid, bytes: &[u8]) -> Option<Argument> {
+    let key_type = KeyType::of_column(type_oid)?;
+    match KeyDatum::convert(key_type, type_oid, Format::Binary, bytes) {
+        Conversion::Exactly(datum) => Some(Argument::Text(datum.to_text(key_type))),
+        Conversion::NoValue | Conversion::Unknown => None,
     }
 }
 
@@ -127,7 +136,9 @@ mod tests {
     #[test]
     fn values_of_other_types_and_lengths_are_refused() {
         assert_eq!(binary_of(oid::INT4, &[0, 1]), None);
-        assert_eq!(binary_of(oid::UUID, &[0; 16]), None);
+        assert_eq!(binary_of(oid::UUID, &[0; 16]), some_text("00000000-0000-0000-0000-000000000000"));
+        assert_eq!(binary_of(oid::UUID, &[0; 15]), None);
+        assert_eq!(binary_of(600, &[0; 16]), None, "a point is no key");
         assert_eq!(binary_of(oid::TEXT, &[0xff]), None);
     }
 }

@@ -159,15 +159,8 @@ impl<'a> Inputs<'a> {
         self.parameter(number).map(|parameter| parameter.oid).filter(|oid| !oid::is_untyped(*oid))
     }
 
-    /// Of a parameter of type text, or in text form; `None`: NULL.
-    pub fn parameter_text(&self, number: u16) -> Result<Option<String>, PgError> {
-        let missing = || PgError::new(SqlState::UNDEFINED_OBJECT, format!("there is no parameter ${number}"));
-        let bytes = self.parameter(number).ok_or_else(missing)?.value;
-        let text = bytes.map(|bytes| String::from_utf8(bytes.to_vec())).transpose();
-        text.map_err(|_| PgError::new(SqlState::INVALID_PARAMETER_VALUE, format!("parameter ${number} is not text")))
-    }
-
-    fn parameter(&self, number: u16) -> Option<Parameter<'a>> {
+    /// `$1` and on; `None`: no value was given for it.
+    pub fn parameter(&self, number: u16) -> Option<Parameter<'a>> {
         let index = usize::from(number).checked_sub(1)?;
         match self.parameters {
             Parameters::Listed(parameters) => parameters.get(index).copied(),

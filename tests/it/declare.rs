@@ -84,7 +84,12 @@ impl Declarer {
 }
 
 fn admin() -> Caller {
-    Caller { user: "postgres".to_owned(), is_admin: true, search_path: vec!["$user".to_owned(), "public".to_owned()] }
+    Caller {
+        user: "postgres".to_owned(),
+        is_admin: true,
+        search_path: vec!["$user".to_owned(), "public".to_owned()],
+        catalog: std::sync::Arc::default(),
+    }
 }
 
 async fn connect_map(cluster: &Cluster, migrate: bool) -> Arc<ShardMap> {

@@ -37,8 +37,12 @@ impl Operated {
     }
 
     async fn call(&self, function: &str, arguments: &[&str]) {
-        let caller =
-            Caller { user: "postgres".to_owned(), is_admin: true, search_path: vec!["$user".to_owned(), "public".to_owned()] };
+        let caller = Caller {
+            user: "postgres".to_owned(),
+            is_admin: true,
+            search_path: vec!["$user".to_owned(), "public".to_owned()],
+            catalog: std::sync::Arc::default(),
+        };
         let arguments = arguments.iter().map(|argument| (None, Argument::Text((*argument).to_owned()))).collect();
         declare::call(&self.control, &caller, &Call { function: function.to_owned(), arguments }).await.expect(function);
     }

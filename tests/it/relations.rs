@@ -85,6 +85,7 @@ async fn functions_that_return_rows_are_selected_from() {
         "SELECT shard FROM shardgate.locate('t', '1')",
         "SELECT l.shard FROM shardgate.locate('t', '1') AS l WHERE l.epoch > 0 AND partition_id = partition_id",
         "SELECT where_it_is FROM shardgate.locate('public.t', VARIADIC ARRAY['1']) AS l (p, where_it_is) ORDER BY p LIMIT 5",
+        "SELECT shard FROM shardgate.locate('t', VARIADIC '{1}')",
         "SELECT s.name FROM shardgate.shards s JOIN shardgate.locate('t', '1') l ON l.shard = s.name",
         "SELECT (SELECT shard FROM shardgate.locate('t', '1'))",
         "WITH l AS (SELECT * FROM shardgate.locate('t', '1')) SELECT lower(l.shard) FROM l",
@@ -109,6 +110,15 @@ async fn functions_that_return_rows_are_selected_from() {
         let whole = client.query_one(&format!("SELECT * FROM shardgate.locate('t', '{key}')"), &[]).await.expect("the whole row");
         assert_eq!((row.get::<_, i32>(0), row.get::<_, &str>(1), row.get::<_, i64>(2)), (whole.get(0), whole.get(1), whole.get(2)));
     }
+    for text in ["SELECT * FROM shardgate.locate($1, VARIADIC $2)", "SELECT l.* FROM shardgate.locate($1, VARIADIC $2) l"] {
+        let row = client.query_one(text, &[&"t", &vec!["1"]]).await.expect(text);
+        assert_eq!((row.get::<_, i32>(0), row.get::<_, &str>(1)), (partition, shard.as_str()), "{text}");
+    }
+    let text = "SELECT r.expected_seconds FROM shardgate.rebalance(threshold => $1, dry_run => $2) r";
+    client.query(text, &[&0.5_f64, &true]).await.expect(text);
+    // By the types of the parameters, whatever their bytes look like.
+    let spread = client.query_one("SELECT * FROM shardgate.locate('t', $1)", &[&"\t 1 "]).await.map(|row| row.get::<_, i32>(0));
+    assert_eq!(spread.expect("a number with blanks"), partition);
     let two = "SELECT a.partition_id, b.partition_id FROM shardgate.locate('t', '1') a, shardgate.locate('t', '2') b";
     let row = client.query_one(two, &[]).await.expect(two);
     let other: i32 = client.query_one("SELECT partition_id FROM shardgate.locate('t', '2')", &[]).await.expect("a row").get(0);
@@ -124,6 +134,14 @@ async fn functions_that_return_rows_are_selected_from() {
         let error = client.simple_query(text).await.expect_err(text);
         assert_eq!(error.code().map(tokio_postgres::error::SqlState::code), Some(code), "{text}: {error:?}");
     }
+    // A relation that the path finds first is the one that is meant.
+    client
+        .batch_execute("CREATE SCHEMA app; CREATE TABLE app.t (id int); SET search_path = app, public")
+        .await
+        .expect("a home table");
+    let error = client.simple_query("SELECT * FROM shardgate.locate('t', '1')").await.expect_err("app.t is no sharded table");
+    assert_eq!(error.code().map(tokio_postgres::error::SqlState::code), Some("42P01"), "{error:?}");
+    client.batch_execute("RESET search_path; DROP SCHEMA app CASCADE").await.expect("as before");
     what_changes_the_map_is_selected_from(&client, &cluster).await;
     errors_come_before_a_call_with_parameters(&proxy, &cluster).await;
     both_know_the_same_functions(&client, &cluster).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use smallvec::SmallVec;
 
-use super::arguments::argument_value;
+use super::arguments::declared_call;
 use super::listening::{ListenChange, Listening};
 use super::relations;
 use crate::backend::{Own, Reply};
@@ -100,15 +100,17 @@ impl Session {
 
     /// Runs one of the proxy's own statements, whose text is in `text`.
     pub(in crate::session) async fn own_command(&mut self, statement: &Analysis, text: &str) -> Result<(), Failure> {
-        self.own_command_with(statement, text, None).await
+        self.own_command_with(statement, &Inputs::literals(text, &[]), None).await
     }
 
-    async fn own_command_with(&mut self, statement: &Analysis, text: &str, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
-        let inputs = match bind {
-            Some(bind) => Inputs::bound(text, &[], bind, &[]),
-            None => Inputs::literals(text, &[]),
-        };
-        self.note_effects_of(statement, &inputs)?;
+    async fn own_command_with(
+        &mut self,
+        statement: &Analysis,
+        inputs: &Inputs<'_>,
+        bind: Option<&wire::Bind<'_>>,
+    ) -> Result<(), Failure> {
+        let text = inputs.text();
+        self.note_effects_of(statement, inputs)?;
         if let Command::Explain { .. } = &statement.command {
             return Box::pin(self.explain(statement, text, None)).await;
         }
@@ -132,7 +134,7 @@ impl Session {
             Command::SetSessionCharacteristics(modes) => self.set_session_characteristics(modes, alone).await,
             Command::SetConstraints => Box::pin(self.set_constraints(alone)).await,
             Command::Set { name, value, is_local } => Box::pin(self.set(name, value.as_deref(), *is_local, alone)).await,
-            Command::SetConfig(calls) => Box::pin(self.set_config(calls, bind)).await,
+            Command::SetConfig(calls) => Box::pin(self.set_config(calls, inputs)).await,
             Command::SetSequence => Box::pin(self.set_sequence(alone, bind)).await,
             Command::Reset(name) => self.reset(name).await,
             Command::ResetAll => self.reset_all(),
@@ -145,7 +147,7 @@ impl Session {
                 Box::pin(self.listen(change)).await
             }
             Command::Deallocate(name) => self.deallocate(name.as_deref()),
-            Command::Shardgate(call) => Box::pin(self.shardgate_call(call, bind)).await,
+            Command::Shardgate(call) => Box::pin(self.shardgate_call(call, inputs, bind)).await,
             Command::Ddl { .. } if matches!(statement.scope, Scope::Placed { .. }) => {
                 Box::pin(self.change_temporary(statement, text, None)).await
             }
@@ -181,7 +183,8 @@ impl Session {
         }
         self.begin_if_undone_with_pipeline(&analysis.command)?;
         let before = self.client.output.len();
-        let run = self.own_command_with(analysis, statement.text(), Some(&bind)).await;
+        let types = self.describe_own(statement).map(|description| description.parameter_types).unwrap_or_default();
+        let run = self.own_command_with(analysis, &Inputs::bound(statement.text(), &[], &bind, &types), Some(&bind)).await;
         // The row description was given at Describe.
         drop_row_description(&mut self.client.output, before);
         run
@@ -672,17 +675,17 @@ impl Session {
         Ok(())
     }
 
-    async fn shardgate_call(&mut self, call: &ShardgateCall, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
+    async fn shardgate_call(
+        &mut self,
+        call: &ShardgateCall,
+        inputs: &Inputs<'_>,
+        bind: Option<&wire::Bind<'_>>,
+    ) -> Result<(), Failure> {
         let is_query = !is_declaration(&call.function);
         if !is_query {
             self.leave_transaction(&call.function).await?;
         }
-        let arguments = call
-            .arguments
-            .iter()
-            .map(|argument| Ok((argument.name.clone(), argument_value(call, argument, bind)?)))
-            .collect::<Result<Vec<_>, PgError>>()?;
-        let answer = Box::pin(self.call_declared(declare::Call { function: call.function.clone(), arguments })).await?;
+        let answer = Box::pin(self.call_declared(declared_call(call, inputs)?)).await?;
         if !is_query {
             self.gateway.refresh_catalog().await?;
         }

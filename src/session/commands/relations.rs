@@ -9,16 +9,17 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::arguments::declared_call;
 use crate::backend::Own;
 use crate::catalog::quoted_literal;
-use crate::declare::{self, Argument, Caller};
-use crate::error::{PgError, SqlState};
+use crate::declare::{self, Caller};
+use crate::error::PgError;
 use crate::execute::recovery::InDoubt;
 use crate::routing::Inputs;
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::{Failure, Session};
 use crate::shard_key::{Format, oid};
-use crate::sql::analysis::{Analysis, ArgumentValue, ProxyRows, Scope, ShardgateCall};
+use crate::sql::analysis::{Analysis, ProxyRows, Scope, ShardgateCall};
 use crate::sql::rewrite::blanks::in_its_place;
 use crate::sql::utility::shardgate_call::{declaration_among, not_alone};
 use crate::wire::{Bind, FieldDescription};
@@ -98,6 +99,7 @@ impl Session {
             user: self.login.identity.user.clone(),
             is_admin: self.login.identity.is_admin,
             search_path: self.context.search_path.clone(),
+            catalog: Arc::clone(&self.context.catalog),
         };
         let control = Arc::clone(&self.gateway.control);
         Box::pin(declare::call(&control, &caller, &call)).await
@@ -107,9 +109,7 @@ impl Session {
     async fn answers_of(&mut self, calls: &[ShardgateCall], inputs: &Inputs<'_>) -> Result<BTreeMap<String, Vec<Value>>, Failure> {
         let mut answers = BTreeMap::<String, Vec<Value>>::new();
         for call in calls {
-            let arguments = call.arguments.iter().map(|argument| Ok((argument.name.clone(), value_of(&argument.value, inputs)?)));
-            let arguments = arguments.collect::<Result<Vec<_>, PgError>>()?;
-            let asked = declare::Call { function: call.function.clone(), arguments };
+            let asked = declared_call(call, inputs)?;
             let key = declare::arguments_in_from(&asked)?;
             let answer = Box::pin(self.call_declared(asked)).await?;
             let row = |row: &Vec<Option<String>>| {
@@ -123,33 +123,18 @@ impl Session {
     }
 }
 
-fn value_of(value: &ArgumentValue, inputs: &Inputs<'_>) -> Result<Argument, PgError> {
-    let scalar = |value: &ArgumentValue| match value {
-        ArgumentValue::Null => Ok(None),
-        ArgumentValue::Text(text) => Ok(Some(text.clone())),
-        ArgumentValue::Parameter(number) => inputs.parameter_text(*number),
-        ArgumentValue::Array(_) => Err(PgError::new(SqlState::INVALID_PARAMETER_VALUE, "nested arrays are not accepted here")),
-    };
-    match value {
-        ArgumentValue::Array(elements) => Ok(Argument::Array(elements.iter().map(scalar).collect::<Result<_, _>>()?)),
-        value => Ok(scalar(value)?.map_or(Argument::Null, Argument::Text)),
-    }
-}
-
 /// A row of a function's answer in the formats that the client has asked for.
 pub(super) fn values_of(row: &[Option<String>], columns: &[FieldDescription], bind: Option<&Bind<'_>>) -> Vec<Option<Vec<u8>>> {
     let value = |(index, (text, column)): (usize, (&Option<String>, &FieldDescription))| {
         let is_binary = bind.is_some_and(|bind| bind.result_format(index) == Format::Binary);
-        text.as_ref().map(|text| match column.type_oid {
-            oid::INT4 if is_binary => {
-                text.parse::<i32>().map_or_else(|_| text.clone().into_bytes(), |number| number.to_be_bytes().into())
-            }
-            oid::INT8 if is_binary => {
-                text.parse::<i64>().map_or_else(|_| text.clone().into_bytes(), |number| number.to_be_bytes().into())
-            }
-            // Of text and void the binary form is the text.
-            _ => text.clone().into_bytes(),
-        })
+        let in_binary = |text: &str| match column.type_oid {
+            oid::INT4 => text.parse::<i32>().ok().map(|number| number.to_be_bytes().to_vec()),
+            oid::INT8 => text.parse::<i64>().ok().map(|number| number.to_be_bytes().to_vec()),
+            oid::FLOAT8 => text.parse::<f64>().ok().map(|number| number.to_be_bytes().to_vec()),
+            // Of text and void it is the text.
+            _ => None,
+        };
+        text.as_ref().map(|text| in_binary(text).filter(|_| is_binary).unwrap_or_else(|| text.clone().into_bytes()))
     };
     row.iter().zip(columns).enumerate().map(value).collect()
 }
@@ -202,6 +187,19 @@ pub(super) fn in_ascii(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_are_in_the_formats_that_were_asked_for() {
+        let columns = [oid::INT4, oid::INT8, oid::FLOAT8, oid::TEXT]
+            .map(|type_oid| FieldDescription { type_oid, ..crate::session::commands::command::text_field("c") });
+        let row = ["7", "8", "1.5", "x"].map(|text| Some(text.to_owned()));
+        let body: &[u8] = b"\0\0\0\0\0\0\0\x01\0\x01";
+        let bind = crate::wire::bind(body).expect("a message");
+        let values = values_of(&row, &columns, Some(&bind));
+        let expected = [7_i32.to_be_bytes().to_vec(), 8_i64.to_be_bytes().to_vec(), 1.5_f64.to_be_bytes().to_vec(), b"x".to_vec()];
+        assert_eq!(values, expected.map(Some));
+        assert_eq!(values_of(&row[..3], &columns[..3], None), ["7", "8", "1.5"].map(|text| Some(text.as_bytes().to_vec())));
+    }
 
     #[test]
     fn what_is_published_is_ascii_and_reads_back() {

@@ -2,13 +2,15 @@
 
 use super::setting::{SEED, check_allowed};
 use crate::catalog::quoted_literal;
+use crate::declare::Argument;
 use crate::error::{PgError, SqlState};
-use crate::session::commands::arguments::bound_text;
+use crate::routing::Inputs;
+use crate::session::commands::arguments::argument_value;
 use crate::session::commands::command::text_field;
 use crate::session::{Failure, Session};
 use crate::shard_key::oid;
 use crate::sql::analysis::{ArgumentValue, ConfigCall, SetConfig};
-use crate::wire::{self, FieldDescription, originate};
+use crate::wire::{FieldDescription, originate};
 
 /// What a call has got.
 enum Given {
@@ -19,17 +21,13 @@ enum Given {
 }
 
 impl Session {
-    pub(in crate::session) async fn set_config(
-        &mut self,
-        calls: &[SetConfig],
-        bind: Option<&wire::Bind<'_>>,
-    ) -> Result<(), Failure> {
+    pub(in crate::session) async fn set_config(&mut self, calls: &[SetConfig], inputs: &Inputs<'_>) -> Result<(), Failure> {
         let mut given = Vec::with_capacity(calls.len());
         for call in calls {
             let what = match &call.what {
-                ConfigCall::Set { value, is_local } => Given::Set(text(value, bind)?, boolean(is_local, bind)?),
+                ConfigCall::Set { value, is_local } => Given::Set(text(value, inputs)?, boolean(is_local, inputs)?),
                 ConfigCall::SetWhereItExists { value, is_local } => {
-                    let name = text(&call.name, bind)?.unwrap_or_default();
+                    let name = text(&call.name, inputs)?.unwrap_or_default();
                     let sql = format!(
                         "SELECT name FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) {}",
                         quoted_literal(&name)
@@ -39,11 +37,11 @@ impl Session {
                         originate::command_complete(&mut self.client.output, "SELECT 0");
                         return Ok(());
                     }
-                    Given::Set(text(value, bind)?, boolean(is_local, bind)?)
+                    Given::Set(text(value, inputs)?, boolean(is_local, inputs)?)
                 }
-                ConfigCall::Read { missing_ok } => Given::Read(text(missing_ok, bind)?.is_some(), boolean(missing_ok, bind)?),
+                ConfigCall::Read { missing_ok } => Given::Read(text(missing_ok, inputs)?.is_some(), boolean(missing_ok, inputs)?),
             };
-            given.push((text(&call.name, bind)?, what));
+            given.push((text(&call.name, inputs)?, what));
         }
         // Before the calls, as PostgreSQL does: one that fails comes after it.
         let fields: Vec<FieldDescription> = calls.iter().map(|call| text_field(&call.column)).collect();
@@ -107,21 +105,19 @@ pub(in crate::session) fn not_alone() -> PgError {
     )
 }
 
-fn text(argument: &ArgumentValue, bind: Option<&wire::Bind<'_>>) -> Result<Option<String>, PgError> {
-    match argument {
-        ArgumentValue::Null => Ok(None),
-        ArgumentValue::Text(text) => Ok(Some(text.clone())),
-        ArgumentValue::Parameter(number) => bound_text(*number, bind),
-        ArgumentValue::Array(_) => Err(not_alone()),
+fn text(argument: &ArgumentValue, inputs: &Inputs<'_>) -> Result<Option<String>, PgError> {
+    match argument_value(argument, inputs, &|_| oid::TEXT)? {
+        Argument::Null => Ok(None),
+        Argument::Text(text) => Ok(Some(text)),
+        Argument::Array(_) => Err(not_alone()),
     }
 }
 
-fn boolean(argument: &ArgumentValue, bind: Option<&wire::Bind<'_>>) -> Result<bool, PgError> {
-    let Some(text) = text(argument, bind)? else { return Ok(false) };
+fn boolean(argument: &ArgumentValue, inputs: &Inputs<'_>) -> Result<bool, PgError> {
+    let Some(text) = text(argument, inputs)? else { return Ok(false) };
     match text.trim().to_ascii_lowercase().as_str() {
-        // One byte is how a boolean is sent in binary.
-        "t" | "true" | "on" | "yes" | "y" | "1" | "\u{1}" => Ok(true),
-        "f" | "false" | "off" | "no" | "n" | "0" | "\u{0}" => Ok(false),
+        "t" | "true" | "on" | "yes" | "y" | "1" => Ok(true),
+        "f" | "false" | "off" | "no" | "n" | "0" => Ok(false),
         _ => {
             let message = format!("invalid input syntax for type boolean: \"{text}\"");
             Err(PgError::new(SqlState::INVALID_TEXT_REPRESENTATION, message))

@@ -111,6 +111,9 @@ pub fn in_from(from: &nodes::RangeFunction, naming: &Naming<'_>, may_declare: bo
     }
 }
 
+/// Functions whose last argument is a list, and what it is called.
+pub const VARIADIC: [(&str, &str); 1] = [("locate", "key")];
+
 /// Names that Citus users know: also without the schema, unless the database has a function of that name. Called so outside of FROM,
 /// they answer with `void`.
 const CITUS_FUNCTIONS: [&str; 5] = [
@@ -233,8 +236,18 @@ fn call(function: &nodes::FuncCall, name: &str, is_from: bool, alias: Option<Str
     }
     let arguments: Result<Vec<CallArgument>, PgError> =
         function.args().iter().map(|argument| call_argument(argument, name)).collect();
+    let mut arguments = arguments?;
+    if let (true, Some(list)) = (function.func_variadic, arguments.last_mut()) {
+        let of = VARIADIC.iter().find(|(variadic, _)| *variadic == name).map(|(_, argument)| *argument);
+        list.name = Some(of.ok_or_else(|| not_variadic(name))?.to_owned());
+    }
     let is_void = !is_from && CITUS_FUNCTIONS.contains(&name) && tree::single_name(function.funcname()).is_some();
-    Ok(ShardgateCall { function: name.to_owned(), arguments: arguments?, is_void, alias })
+    Ok(ShardgateCall { function: name.to_owned(), arguments, is_void, alias })
+}
+
+fn not_variadic(name: &str) -> PgError {
+    PgError::new(SqlState::UNDEFINED_FUNCTION, format!("function shardgate.{name} has no VARIADIC argument"))
+        .with_hint("Pass its arguments one by one.")
 }
 
 fn call_argument(argument: Node<'_>, function: &str) -> Result<CallArgument, PgError> {
