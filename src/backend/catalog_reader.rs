@@ -247,6 +247,8 @@ async fn with_held(mut catalog: Box<Catalog>, held: Vec<Wanted>) -> Result<Catal
     if held.is_empty() {
         return Ok(*catalog);
     }
+    let definitions: Vec<_> = held.iter().filter_map(|held| held.definition(&catalog)).collect();
+    definitions.into_iter().for_each(|(whole, kind)| catalog.definitions.hold(whole, kind));
     let found = tokio::task::spawn_blocking(move || {
         let names: Vec<String> = held.iter().filter_map(|held| held.planned_by(&catalog)).map(str::to_owned).collect();
         catalog.held = catalog.names_that_use(&names).map_or(Held::Anything, Held::These);

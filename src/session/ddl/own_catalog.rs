@@ -83,7 +83,7 @@ impl Session {
         let shared = self.gateway.catalog.load_full();
         let known = self.transaction.schema_change.as_mut().and_then(|change| change.own.take()).map(|own| own.known);
         let mut known = self.gateway.compared_with(known).await;
-        let mut catalog = self.read_catalog_within(index, &mut known, WhenHeld::LeaveOut, Instant::now() + READ_TIMEOUT).await?;
+        let mut catalog = self.read_catalog_within(index, &mut known, Instant::now() + READ_TIMEOUT).await?;
         catalog.version = self.gateway.own_version();
         if !same_oids(&shared, &catalog) {
             Box::pin(self.learn_own_oids(catalog.version)).await?;
@@ -96,19 +96,18 @@ impl Session {
         Ok(())
     }
 
-    /// What the open transaction sees on this participant, where it goes on as it was. One that has not answered by then is lost: its
+    /// What the open transaction sees on this participant, where it goes on as it was; without definitions that others hold. One that has not answered by then is lost: its
     /// server may stand still, and the transaction holds its locks on the others.
     pub(super) async fn read_catalog_within(
         &mut self,
         index: usize,
         known: &mut Known,
-        when_held: WhenHeld,
         deadline: Instant,
     ) -> Result<Catalog, Failure> {
         self.transaction.catch_up(index, &self.gateway.registry);
         self.sync(index).await?;
         let mut source = InTransaction(&mut self.transaction.at(index)?.connection);
-        let reading = Box::pin(catalog_reader::read_changes(&mut source, known, when_held));
+        let reading = Box::pin(catalog_reader::read_changes(&mut source, known, WhenHeld::LeaveOut));
         match timeout_at(deadline, reading).await {
             Ok(read) => read.map_err(|error| self.own_catalog_unread(index, error)),
             Err(_) => Err(self.participant_lost(index, &ConnectionError::Io(io::ErrorKind::TimedOut.into()))),
