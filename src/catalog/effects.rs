@@ -54,6 +54,8 @@ pub enum Kept {
     GivenText,
     /// A setting whose name is known when the function runs: the server does not list those that users name.
     UnnamedSetting,
+    /// The same, of a name that the function makes: no constant of the statement is the name.
+    MadeSetting,
     TemporaryObject,
     AdvisoryLock,
     Listen,
@@ -76,7 +78,7 @@ impl Kept {
     pub fn reason(self) -> &'static str {
         match self {
             Kept::GivenText => "text run by a function",
-            Kept::UnnamedSetting => "setting",
+            Kept::UnnamedSetting | Kept::MadeSetting => "setting",
             Kept::TemporaryObject => "temporary table",
             Kept::AdvisoryLock => "advisory lock",
             Kept::Listen => "LISTEN",
@@ -158,6 +160,7 @@ impl SessionEffects {
 
     /// `None`: a name that is not known.
     pub fn sets_for_transaction(&mut self, name: Option<&str>) {
+        self.names_left.extend(name.filter(|name| name.contains('.')).map(str::to_ascii_lowercase));
         self.settings_of_transaction.add(&name.map_or(ChangedSettings::Any, ChangedSettings::named));
     }
 
@@ -165,10 +168,10 @@ impl SessionEffects {
         self.settings = ChangedSettings::Any;
     }
 
-    /// One whose name the text does not say.
-    pub fn sets_unnamed(&mut self) {
+    /// One whose name the text does not say. `is_given`: it is a parameter or variable as it is.
+    pub fn sets_unnamed(&mut self, is_given: bool) {
         self.may_do_anything();
-        self.keeps(Kept::UnnamedSetting);
+        self.keeps(if is_given { Kept::UnnamedSetting } else { Kept::MadeSetting });
     }
 
     /// What has to stay on its connection as long as the session lasts.
@@ -339,7 +342,8 @@ fn custom_names(text: &str) -> BTreeSet<String> {
     names.take(CUSTOM_NAMES_MAX).map(str::to_owned).collect()
 }
 
-fn is_custom_name(word: &str) -> bool {
+/// A name as PostgreSQL takes one for a custom setting.
+pub fn is_custom_name(word: &str) -> bool {
     let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '$');
     let is_name =
         |part: &str| part.starts_with(|letter: char| letter.is_alphabetic() || letter == '_') && part.chars().all(is_part);
@@ -418,7 +422,7 @@ mod tests {
             assert!(!unnamed(text), "{text}");
         }
         let mut effects = SessionEffects::default();
-        effects.sets_unnamed();
+        effects.sets_unnamed(true);
         assert!(effects.is_unproven);
         let with = |constants: &[&str]| effects.with_names(constants.iter().map(|constant| (*constant).to_owned()));
         for unnamed in [&["tenant", "5"][..], &["app."], &["it is app.a"], &["joe@example.com", "7.5"]] {

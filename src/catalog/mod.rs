@@ -26,7 +26,7 @@ pub use closure::{
 pub use conversions::Conversion;
 pub use definitions::{COLUMN_ORDER, Definitions, NOT_NULL, ObjectName};
 pub use dependents::{Held, mentions};
-pub use effects::{ChangedSettings, Kept, SessionEffects};
+pub use effects::{ChangedSettings, Kept, SessionEffects, is_custom_name};
 pub use numbering::{Numbering, SequenceName, identity_in_default, qualified_name};
 pub use quote::{hex, quoted_identifier, quoted_literal, quoted_name, shown_name, type_anywhere};
 

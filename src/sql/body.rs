@@ -441,9 +441,10 @@ fn function_call(call: &nodes::FuncCall, found: &mut Found) {
         "lastval" => found.give_up("calls lastval"),
         "set_config" if !is_local_set_config(call) => {
             let setting = call.args().iter().next().and_then(tree::constant_text);
+            let is_given = call.args().iter().next().is_some_and(|name| matches!(name, Node::ParamRef(_) | Node::ColumnRef(_)));
             match &setting {
                 Some(setting) => found.references.effects.sets(setting),
-                None => found.references.effects.sets_unnamed(),
+                None => found.references.effects.sets_unnamed(is_given),
             }
             match setting.is_some_and(|setting| is_followed(&setting)) {
                 true => found.references.sets_session = true,

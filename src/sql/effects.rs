@@ -121,12 +121,15 @@ fn of_ddl(node: Node<'_>, text: &str, context: &Context) -> SessionEffects {
     effects
 }
 
-/// `CREATE FUNCTION … SET app.x = …` and the like: the server that looks at it knows the name from then on, with an empty value.
+/// `CREATE FUNCTION … SET app.x = …` and the like: the server looks at the setting, and has its name on this connection afterwards.
 fn names_setting(node: Node<'_>) -> bool {
+    let is_custom = |set: &nodes::VariableSetStmt| set.name().is_some_and(|name| name.contains('.'));
+    let sets = |option: &nodes::DefElem| matches!(option.arg(), Node::VariableSetStmt(set) if is_custom(set));
     match node {
-        Node::CreateFunctionStmt(create) => create.options().iter().any(|option| option.defname() == Some("set")),
-        Node::AlterFunctionStmt(alter) => alter.actions().iter().any(|option| option.defname() == Some("set")),
-        Node::AlterRoleSetStmt(_) | Node::AlterDatabaseSetStmt(_) => true,
+        Node::CreateFunctionStmt(create) => create.options().iter().any(sets),
+        Node::AlterFunctionStmt(alter) => alter.actions().iter().any(sets),
+        Node::AlterRoleSetStmt(alter) => alter.setstmt().is_some_and(is_custom),
+        Node::AlterDatabaseSetStmt(alter) => alter.setstmt().is_some_and(is_custom),
         _ => false,
     }
 }

@@ -198,7 +198,7 @@ impl Session {
         let connection = pool.take_ready(self.login.runtime, |connection| {
             connection.generation <= snapshot.generation()
                 && connection.settings == self.settings
-                && connection.custom_names == self.custom_names
+                && self.has_these_names(&connection.custom_names)
                 && prepared.is_none_or(|(id, columns)| connection.prepared.columns(id) == Some(columns))
                 && (is_home || connection.oids.version == version)
         })?;

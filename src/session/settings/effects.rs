@@ -20,7 +20,7 @@ use bytes::Bytes;
 
 use super::setting::{IS_SUPERUSER, check_allowed, is_of_user, refused_in_function};
 use crate::backend::{Connection, ConnectionError, CustomNames, Own};
-use crate::catalog::{ChangedSettings, Kept, SessionEffects, quoted_literal};
+use crate::catalog::{ChangedSettings, Kept, SessionEffects, is_custom_name, quoted_literal};
 use crate::config::PoolMode;
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
@@ -44,6 +44,8 @@ pub(in crate::session) struct RunningEffects {
     of_statement: Option<Arc<SessionEffects>>,
     /// What a text that it gives to a function is told to leave, by its words alone.
     told_by_words: BTreeSet<Kept>,
+    /// Custom settings that functions may have set for a transaction.
+    names_left: CustomNames,
     /// Settings may have been changed since they were read.
     is_stale: bool,
     /// A function of the session's statements may have made prepared statements.
@@ -90,6 +92,7 @@ impl Session {
                     true => with_given.kept.difference(&effects.kept).copied().collect(),
                     false => BTreeSet::new(),
                 };
+                effects.custom_settings_of_transaction().for_each(|name| self.running.effects.names_left.insert(name));
                 self.running.effects.of_statement = Some(effects);
                 let effects = self.counting_now(with_given, statement);
                 if effects.leaves_only_names() { Ok(()) } else { self.note_effects(&effects) }
@@ -99,7 +102,8 @@ impl Session {
 
     /// Other shards have to be told what is set. No server says which custom settings there are.
     fn check_names_are_known(&self, effects: &SessionEffects, changes_schema: bool) -> Result<(), PgError> {
-        let is_set = effects.kept.contains(&Kept::UnnamedSetting) && (!changes_schema || effects.is_of_schema_change);
+        let is_unnamed = effects.kept.contains(&Kept::UnnamedSetting) || effects.kept.contains(&Kept::MadeSetting);
+        let is_set = is_unnamed && (!changes_schema || effects.is_of_schema_change);
         if is_set && !self.context.map.tables.is_empty() { Err(unnamed_setting()) } else { Ok(()) }
     }
 
@@ -172,6 +176,9 @@ impl Session {
 
     /// The connection is about to run it.
     pub(in crate::session) fn mark(&self, connection: &mut Connection) {
+        if let Some(effects) = &self.running.effects.of_statement {
+            note_names(effects, connection);
+        }
         if let Some(effects) = self.running_effects() {
             connection.note_effects(effects);
             connection.has_planted_reset = self.gateway.commits.failpoints.has_planted("reset_by_path");
@@ -179,6 +186,11 @@ impl Session {
     }
 
     pub(in crate::session) fn mark_participant(&mut self, index: usize) {
+        if let (Some(effects), Some(participant)) =
+            (&self.running.effects.of_statement, self.transaction.participants_mut().get_mut(index))
+        {
+            note_names(effects, &mut participant.connection);
+        }
         // By what ran there before, in the same pipeline.
         if let Some(participant) =
             self.transaction.participants_mut().get_mut(index).filter(|participant| may_have_prepared(participant))
@@ -214,11 +226,18 @@ impl Session {
         }
     }
 
-    /// Custom settings that the statement sets for its transaction: whether the connection knew them before does not matter, as with SET
-    /// LOCAL. Otherwise the first such statement of each client would cost a new connection.
-    pub(in crate::session) fn insert_names_to_set(&self, names: &mut CustomNames) {
-        let effects = self.running.effects.of_statement.as_ref();
-        effects.into_iter().flat_map(|effects| effects.custom_settings_of_transaction()).for_each(|name| names.insert(name));
+    /// With the names that this session's statements may leave on connections, by what functions set for the transaction. Connections that
+    /// have them serve this session, so that the first such statement of each client costs no new one.
+    pub(in crate::session) fn with_names_left(&self, mut names: CustomNames) -> CustomNames {
+        self.running.effects.names_left.iter().for_each(|name| names.insert(name));
+        names
+    }
+
+    /// The session's own, and others that its statements may have left.
+    #[inline]
+    pub(in crate::session) fn has_these_names(&self, names: &CustomNames) -> bool {
+        let may_be_left = |name: &str| self.custom_names.contains(name) || self.running.effects.names_left.contains(name);
+        *names == self.custom_names || (self.custom_names.is_subset(names) && names.iter().all(may_be_left))
     }
 
     /// What the statement leaves on this connection keeps it.
@@ -231,9 +250,10 @@ impl Session {
         if Some(participant.shard) == home {
             self.running.effects.told_by_words.iter().for_each(|kept| participant.pin(kept.reason()));
         }
-        effects.custom_settings().for_each(|name| participant.connection.custom_names.insert(name));
-        // Those of the session are read back, which tells whether they were set.
-        effects.custom_settings_of_transaction().for_each(|name| self.custom_names.insert(name));
+        // Where it runs the name is known from here on, and so the session's other connections are told. One that PostgreSQL refuses is no
+        // name anywhere.
+        let names = effects.custom_settings_of_transaction().filter(|name| is_custom_name(name) && !name.starts_with(RESERVED));
+        names.for_each(|name| self.custom_names.insert(name));
         let makes_temporary = |kept: &BTreeSet<Kept>| kept.contains(&Kept::TemporaryObject);
         if makes_temporary(&effects.kept) || makes_temporary(&self.running.effects.told_by_words) {
             self.temporary_tables.may_have_changed();
@@ -423,6 +443,11 @@ impl Session {
     }
 }
 
+/// The connection may know these from here on, whatever becomes of the statement.
+fn note_names(effects: &SessionEffects, connection: &mut Connection) {
+    effects.custom_settings().for_each(|name| connection.custom_names.insert(name));
+}
+
 /// What the connection has prepared may be there or not.
 fn may_have_prepared(participant: &Participant) -> bool {
     let effects = participant.connection.effects.as_ref();
@@ -453,8 +478,13 @@ fn with_those_given(effects: &Arc<SessionEffects>, statement: &Analysis, inputs:
     if !effects.is_unproven || !is_query {
         return Arc::clone(effects);
     }
-    let mut of_text = SessionEffects::of_unread(inputs.text());
-    if effects.kept.contains(&Kept::GivenText) {
+    let is_given = effects.kept.contains(&Kept::GivenText);
+    // Constants are values where no function runs a text that it is given.
+    let mut of_text = match is_given || effects.settings == ChangedSettings::Any {
+        true => SessionEffects::of_unread(inputs.text()),
+        false => SessionEffects::of_unread(&inputs.text().split('\'').step_by(2).collect::<Vec<_>>().join("''")),
+    };
+    if is_given {
         inputs.constants().for_each(|constant| of_text.add(&SessionEffects::of_unread(&constant)));
     }
     if of_text.settings.is_nothing() && of_text.kept.is_empty() {
@@ -501,6 +531,9 @@ fn values_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
     }
     sql
 }
+
+/// Names that begin so are the language's own, and no others are taken.
+const RESERVED: &str = "plpgsql.";
 
 const SAVEPOINT: &str = "SAVEPOINT shardgate_settings";
 const BACK: &str = "ROLLBACK TO SAVEPOINT shardgate_settings";

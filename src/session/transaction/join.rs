@@ -67,9 +67,8 @@ impl Session {
         shard: &Arc<Shard>,
         settings: &Arc<Settings>,
     ) -> Result<Pooled, Failure> {
-        let mut names = self.custom_names.clone();
-        self.insert_names_to_set(&mut names);
-        self.checkout_knowing(kind, shard, settings, Some(names)).await
+        let names = Some(self.custom_names.clone());
+        self.checkout_knowing(kind, shard, settings, names).await
     }
 
     /// A connection that knows no custom setting but these; `None`: whichever it knows.
@@ -82,6 +81,7 @@ impl Session {
     ) -> Result<Pooled, Failure> {
         let names = names.filter(|_| shard.id != MAP_DATABASE);
         let known = names.clone().unwrap_or_default();
+        let names = names.map(|names| self.with_names_left(names));
         let (mut connection, applied) = loop {
             let mut connection = self.wait_for_ready(kind, shard, names.as_ref()).await?;
             let wanted = self.settings_on(&connection, settings);
@@ -269,7 +269,7 @@ impl Session {
             (false, false) => wanted,
         };
         let names = if is_map { &CustomNames::default() } else { &self.custom_names };
-        let has_all = participant.connection.settings == *wanted && participant.connection.custom_names == *names;
+        let has_all = participant.connection.settings == *wanted && names.is_subset(&participant.connection.custom_names);
         if participant.has_begun || has_all {
             return Ok(());
         }

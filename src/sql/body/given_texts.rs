@@ -12,6 +12,10 @@ pub(super) fn runs_given_text(tokens: &[Token<'_>]) -> bool {
 
 /// The keyword, and no name after a dot.
 fn is_execute(tokens: &[Token<'_>], at: usize) -> bool {
+    // GRANT EXECUTE ON, and what a trigger is created with.
+    if tokens.get(at + 1).is_some_and(|token| token.is_any(&["on", "function", "procedure"])) {
+        return false;
+    }
     let is_name = at.checked_sub(1).and_then(|before| tokens.get(before)).is_some_and(|before| before.is_symbol("."));
     !is_name && tokens.get(at).is_some_and(|token| token.is("execute"))
 }
@@ -24,7 +28,8 @@ fn executed<'t, 'a>(tokens: &'t [Token<'a>], start: usize) -> &'t [Token<'a>] {
 }
 
 fn is_given(expression: &[Token<'_>], tokens: &[Token<'_>]) -> bool {
-    !has_constant(before_from(expression)) && !expression.iter().filter_map(Token::name).any(|name| is_made(&name, tokens))
+    !has_constant(before_from(expression))
+        && !expression.iter().filter_map(Token::name).any(|name| is_made(&name, tokens, VARIABLES_MAX))
 }
 
 fn has_constant(tokens: &[Token<'_>]) -> bool {
@@ -37,7 +42,7 @@ fn before_from<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
 }
 
 /// A constant is assigned to the variable, selected into it, or it goes through rows that have one.
-fn is_made(name: &str, tokens: &[Token<'_>]) -> bool {
+fn is_made(name: &str, tokens: &[Token<'_>], depth: usize) -> bool {
     let ends = |token: &Token<'_>| token.is_symbol(";") || token.is_any(&["loop", "then", "else", "begin", "declare"]);
     tokens.split(ends).any(|piece| {
         let is_it = |token: Option<&Token<'_>>| token.and_then(Token::name).as_deref() == Some(name);
@@ -45,9 +50,14 @@ fn is_made(name: &str, tokens: &[Token<'_>]) -> bool {
         let into = piece.iter().position(|token| token.is("into"));
         let is_target = is_it(piece.get(usize::from(is_loop)))
             || into.is_some_and(|into| piece.iter().skip(into + 1).any(|token| is_it(Some(token))));
-        is_target && has_constant(before_from(piece))
+        let others = || before_from(piece).iter().filter_map(Token::name).filter(|other| other != name);
+        let is_made_of_others = || depth > 0 && others().any(|other| is_made(&other, tokens, depth - 1));
+        is_target && (has_constant(before_from(piece)) || is_made_of_others())
     })
 }
+
+/// A text may come by so many other variables.
+const VARIABLES_MAX: usize = 2;
 
 #[cfg(test)]
 mod tests {
@@ -83,6 +93,8 @@ mod tests {
             "BEGIN FOREACH q IN ARRAY ARRAY['SELECT 1'] LOOP EXECUTE q; END LOOP; END",
             "BEGIN SELECT 'DROP ' || a INTO q FROM b; EXECUTE q; END",
             "BEGIN PERFORM a.execute(t); END",
+            "DECLARE base text := 'INSERT INTO log'; q text; BEGIN q := base || tg_table_name; EXECUTE q USING NEW; END",
+            "BEGIN GRANT EXECUTE ON FUNCTION f() TO PUBLIC; END",
         ] {
             assert!(!runs(made), "{made}");
         }

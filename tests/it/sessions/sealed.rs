@@ -240,7 +240,17 @@ async fn what_a_function_sets_is_the_sessions_by_postgresqls_rule() {
 /// The name of a setting, or a text, that stands in a parameter or a row.
 async fn what_a_function_is_given_counts(client: &mut WireClient, mode: &str) {
     let tenant = "SELECT coalesce(current_setting('app.tenant', true), 'null')";
-    // A name of a schema or of a column is no name of a setting.
+    // A name that is refused when it is set harms no later statement.
+    succeed(
+        client,
+        "CREATE OR REPLACE FUNCTION set_wrongly() RETURNS void LANGUAGE sql AS $$ SELECT set_config('app.no-name', '1', true) $$",
+    )
+    .await;
+    assert!(client.ask("SELECT set_wrongly()").await.contains("E(42602 "), "{mode}");
+    assert_eq!(client.value("SELECT count(*) FROM jobs").await, "5", "{mode}");
+    // A name of a schema or of a column is no name of a setting, and no constant is the name that a function makes.
+    succeed(client, "SELECT set_of_app('tenant', 'example.com')").await;
+    assert_eq!(client.value(tenant).await, "example.com", "{mode}");
     succeed(client, "CREATE SCHEMA IF NOT EXISTS app").await;
     succeed(client, "CREATE OR REPLACE FUNCTION app.set_of(k text, v text) RETURNS void LANGUAGE sql AS $$ SELECT set_config('app.' || k, v, false) $$").await;
     for (call, value) in [
