@@ -208,7 +208,7 @@ impl Gateway {
         self.contexts.get_with_by_ref(&key, || {
             Arc::new(Context {
                 catalog: Arc::clone(catalog),
-                map: Arc::clone(map),
+                map: map.as_named_in(catalog).map_or_else(|| Arc::clone(map), Arc::new),
                 search_path: key.search_path.clone(),
                 temporary_tables: key.temporary_tables.clone(),
                 brought: BTreeMap::new(),

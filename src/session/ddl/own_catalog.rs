@@ -69,7 +69,13 @@ impl Session {
         self.transaction.schema_change.is_some()
             && self.transaction.status == Status::Open
             && self.own_catalog().is_none()
-            && analyzed.statements.iter().any(is_planned)
+            && analyzed.statements.iter().any(|statement| is_planned(statement) || self.is_guarded(statement))
+    }
+
+    /// A change of the schema about names that the transaction has given to tables of the map: what guards these would miss it.
+    fn is_guarded(&self, statement: &Analysis) -> bool {
+        let renames = self.transaction.schema_change.as_ref().is_some_and(|change| change.renames);
+        renames && matches!(statement.command, Command::Ddl { .. })
     }
 
     /// Reads it in the transaction, which goes on as it was.
@@ -96,8 +102,8 @@ impl Session {
         Ok(())
     }
 
-    /// What the open transaction sees on this participant, where it goes on as it was; without definitions that others hold. One that has not answered by then is lost: its
-    /// server may stand still, and the transaction holds its locks on the others.
+    /// What the open transaction sees on this participant, where it goes on as it was; without definitions that others hold. One that
+    /// has not answered by then is lost: its server may stand still, and the transaction holds its locks on the others.
     pub(super) async fn read_catalog_within(
         &mut self,
         index: usize,
