@@ -9,7 +9,7 @@ TESTS_OF_18 = sessions::answers sessions::bodies sessions::copies sessions::curs
     sessions::foreign_types sessions::held sessions::mixed sessions::own_definitions sessions::parity sessions::pinned sessions::prepared \
     sessions::schema sessions::sealed:: sessions::temporary sessions::user_schemas transactions:: declare::check declare::keys \
     declare::reading declare::reference_tables declare::shards declare::tables online_moves::aborts online_moves::crossings \
-    online_moves::kills online_moves::partitioned online_moves::references online_moves::rollbacks
+    online_moves::partitioned online_moves::references online_moves::rollbacks
 TESTS_OF_17 = servers:: relations:: declare::shards declare::reading:: sessions::bodies sessions::ddl:: sessions::parity transactions::dumps \
     online_moves::aborts
 # The directories of PostgreSQL 18's programs, beside which the tests of mixed clusters start the system's.
