@@ -138,6 +138,8 @@ pub enum SessionCall {
     /// What a server says of itself or of its transaction: its clock, a transaction id, its address. Or might, by a function
     /// that is not immutable.
     Server,
+    /// Of a statement without tables: the former, but for the transaction and its clock. In a transaction the home shard says it too.
+    OneServer,
     /// It may name sessions, their locks and statements, or the bytes of relations: the proxy writes what the cluster says into the text
     /// ([`super::utility::cluster_state`]).
     ClusterState,
