@@ -55,6 +55,7 @@ impl Session {
         if self.has_unread_settings() {
             Box::pin(self.read_back_settings()).await?;
         }
+        self.portals_are_settled();
         self.refresh_temporary_tables().await?;
         if self.gateway.catalog.load().version == 0 {
             self.gateway.refresh_catalog().await?;

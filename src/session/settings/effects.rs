@@ -290,6 +290,14 @@ impl Session {
         self.running.effects.is_stale
     }
 
+    pub(super) fn settings_may_have_changed(&mut self) {
+        self.running.effects.is_stale = true;
+    }
+
+    fn shards_to_be_read(&self) -> impl Iterator<Item = ShardId> {
+        self.transaction.participants().iter().filter(|participant| self.is_to_be_read(participant)).map(|one| one.shard)
+    }
+
     /// Puts on record what statements have set that did not name it themselves. In a failed transaction nothing can be asked.
     pub(in crate::session) async fn read_back_settings(&mut self) -> Result<(), Failure> {
         if !self.running.effects.is_stale || self.transaction.status == Status::Failed {
