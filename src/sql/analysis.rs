@@ -52,6 +52,8 @@ pub struct Analysis {
     pub notifies: Option<String>,
     /// What it may leave in its session without being seen; `None`: proven to leave nothing.
     pub effects: Option<Arc<SessionEffects>>,
+    /// Where it is not known what its functions run: what its words tell of that, without its constants.
+    pub words: Option<Arc<SessionEffects>>,
     /// A query whose rows show one of several values that are equal and do not look alike: a condition that tells these apart is
     /// PostgreSQL's to evaluate in it.
     pub shows_one_of_equals: bool,

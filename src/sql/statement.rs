@@ -70,6 +70,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         changes_schema: _,
     } = placement;
     let effects = super::effects::of_statement(node, source.text, context, has_unknown_names);
+    let words = super::effects::of_words(node, source, effects.as_deref());
     if cluster_state::may_ask(node, source.text.get(source.start..source.end).unwrap_or_default()) {
         session_calls.push(SessionCall::ClusterState);
     }
@@ -100,6 +101,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         opinion,
         notifies,
         effects,
+        words,
         shows_one_of_equals,
     };
     Reading { analysis, fixed_literals }
