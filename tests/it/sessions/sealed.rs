@@ -109,7 +109,7 @@ const LEAVING: &[&str] = &[
     "SELECT do_text('SET ROLE reader')",
     "SELECT do_text('SET SESSION AUTHORIZATION reader')",
     "SELECT do_text('SET DateStyle = ''German''')",
-    "SELECT do_text('SET statement_timeout = ''1ms''')",
+    "SELECT do_text('SET statement_timeout = ''900ms''')",
     "SELECT do_text('SET standard_conforming_strings = off')",
     "SELECT do_text('SET session_replication_role = replica')",
     "SELECT do_text('LISTEN somewhere')",
