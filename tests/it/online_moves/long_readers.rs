@@ -81,7 +81,7 @@ async fn readers_of_every_kind_outlive_moves_and_delay_none() {
     let began = Instant::now();
     let mut shown = Vec::new();
     while shown.len() < SWITCHES || began.elapsed() < volume(Duration::ZERO, LASTS_IN_SOAK) {
-        let (source, target) = if shown.len() / SWITCHES % 2 == 0 { ("a", "b") } else { ("b", "a") };
+        let (source, target) = if (shown.len() / SWITCHES).is_multiple_of(2) { ("a", "b") } else { ("b", "a") };
         let partition = partitions_on(&stage.proxy, "t", source).await[0];
         let moved = tokio::time::timeout(Duration::from_secs(60), move_partitions(&stage.cluster, &[partition], target)).await;
         shown.push(moved.expect("a move is delayed"));
