@@ -22,6 +22,7 @@ use crate::session::{Failure, Session, SessionEnd};
 use crate::shard_key::oid;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Discard, Isolation, Scope, ShardgateCall, TransactionModes};
+use crate::sql::parse::lexer::{self, Literals};
 use crate::sql::utility::shardgate_call::is_declaration;
 use crate::telemetry::RouteKind;
 use crate::wire::{self, FieldDescription, originate, shard_tag};
@@ -100,7 +101,7 @@ impl Session {
 
     /// Runs one of the proxy's own statements, whose text is in `text`.
     pub(in crate::session) async fn own_command(&mut self, statement: &Analysis, text: &str) -> Result<(), Failure> {
-        self.own_command_with(statement, &Inputs::literals(text, &[]), None).await
+        self.own_command_with(statement, &Inputs::literals(text, &literals_for_effects(statement, text)), None).await
     }
 
     async fn own_command_with(
@@ -184,7 +185,9 @@ impl Session {
         self.begin_if_undone_with_pipeline(&analysis.command)?;
         let before = self.client.output.len();
         let types = self.describe_own(statement).map(|description| description.parameter_types).unwrap_or_default();
-        let run = self.own_command_with(analysis, &Inputs::bound(statement.text(), &[], &bind, &types), Some(&bind)).await;
+        let literals = literals_for_effects(analysis, statement.text());
+        let inputs = Inputs::bound(statement.text(), &literals, &bind, &types);
+        let run = self.own_command_with(analysis, &inputs, Some(&bind)).await;
         // The row description was given at Describe.
         drop_row_description(&mut self.client.output, before);
         run
@@ -726,6 +729,11 @@ fn is_unknown(failure: &Failure) -> bool {
         Failure::End(_) => true,
         Failure::Shard(_) | Failure::Forwarded => false,
     }
+}
+
+/// What a statement leaves in the session may be said by its constants.
+fn literals_for_effects(statement: &Analysis, text: &str) -> Literals {
+    statement.effects.as_ref().map(|_| lexer::scan(text).literals).unwrap_or_default()
 }
 
 fn declared_types(statement: &Statement, analysis: &Analysis, infer: impl Fn(u16) -> u32) -> Vec<u32> {
