@@ -54,17 +54,23 @@ impl Renaming<'_> {
             DistributedRename::KeyColumn { table, to, .. } => (table, is_column(table, to), has_column(table, to)),
             DistributedRename::Numbered { table } => (table, "false".to_owned(), already_exists(table)),
         };
-        let found = format!("SELECT {}::pg_catalog.oid::pg_catalog.int8, {is_taken}", as_regclass(table));
+        let found = format!(
+            "SELECT c.oid::pg_catalog.int8, pg_catalog.pg_has_role(c.relowner, 'USAGE'), {is_taken} \
+             FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) {}",
+            as_regclass(table)
+        );
         let found = self.rows(&found).await?;
-        let (oid, is_taken) = match found.first().map(Vec::as_slice) {
-            Some([Some(oid), Some(is_taken)]) => (oid.parse().unwrap_or(0), is_taken == "t"),
-            _ => (0, false),
-        };
-        if oid == 0 {
+        let Some([Some(oid), Some(is_owner), Some(is_taken)]) = found.first().map(Vec::as_slice) else {
             return Err(PgError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", table.1)).into());
-        }
-        if is_taken {
-            return Err(taken.into());
+        };
+        let oid = oid.parse().map_err(|_| PgError::internal("an oid is no number"))?;
+        match (is_owner.as_str(), is_taken.as_str()) {
+            ("t", "f") => {}
+            ("t", _) => return Err(taken.into()),
+            (_, _) => {
+                let message = format!("must be owner of table {}", table.1);
+                return Err(PgError::new(SqlState::INSUFFICIENT_PRIVILEGE, message).into());
+            }
         }
         let changes_schema = match self.rename {
             DistributedRename::Table { from, to } => from.0 != to.0,

@@ -72,6 +72,10 @@ pub fn distributed_rename(node: Node<'_>, context: &Context) -> Option<Distribut
         Node::AlterObjectSchemaStmt(s) if s.object_type == ObjectType::OBJECT_TABLE => {
             let relation = resolve(context, s.relation()?, &context.search_path).table()?;
             let (schema, name) = (relation.schema.clone(), relation.name.clone());
+            if s.newschema() == Some(schema.as_str()) {
+                // To PostgreSQL it is no change.
+                return None;
+            }
             let is_numbered = || relation.columns.iter().any(|column| column.cluster_sequence().is_some());
             match context.map.table(&schema, &name) {
                 Some(_) => Some(DistributedRename::Table { to: (s.newschema()?.to_owned(), name.clone()), from: (schema, name) }),

@@ -145,9 +145,11 @@ async fn wrong_uses(client: &mut WireClient, other: &mut WireClient) {
         ("ALTER TABLE people RENAME TO people", "E(42P07 relation \"people\" already exists)"),
         ("ALTER TABLE people RENAME id TO owner", "E(42701 column \"owner\" of relation \"people\" already exists)"),
         ("ALTER TABLE people SET SCHEMA none_such", "E(3F000 "),
-        ("ALTER TABLE people SET SCHEMA public", "E(42P07 "),
+        ("ALTER TABLE people SET SCHEMA public", "C(ALTER TABLE)"),
         ("ALTER TABLE none_such RENAME TO x", "E(42P01 "),
         ("ALTER VIEW people RENAME TO x", "E(42809 "),
+        ("SET ROLE reader; ALTER TABLE people RENAME TO x", "E(42501 must be owner of table people)"),
+        ("RESET ROLE; ALTER TABLE people RENAME TO notes", "E(42P07 "),
         ("DO $$ BEGIN ALTER TABLE people RENAME TO x; END $$", "E(0A000 "),
         ("DO $$ BEGIN ALTER TABLE people RENAME id TO x; END $$", "E(0A000 "),
         ("/* shardgate: shard=shard1 */ ALTER TABLE people RENAME id TO x", "E(0A000 "),
@@ -309,10 +311,11 @@ async fn renamed_under_load(stage: &Stage, second: &Proxy) {
     stop.store(true, Ordering::Relaxed);
     let mut all = 0;
     for writer in writers {
-        for id in writer.await.expect("no panic") {
+        let written = writer.await.expect("no panic");
+        for id in written.iter().step_by(5) {
             assert_eq!(admin.value(&format!("SELECT count(*) FROM people WHERE id = {id}")).await, "1", "{id}");
-            all += 1;
         }
+        all += i64::try_from(written.len()).expect("few");
     }
     assert!(all > 0);
     assert_eq!(admin.value("SELECT count(*) FROM people WHERE id >= 1000000").await, all.to_string());

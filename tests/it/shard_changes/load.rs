@@ -16,6 +16,7 @@ pub struct Load {
     stop: Arc<AtomicBool>,
     acknowledged: Arc<AtomicUsize>,
     writers: Vec<JoinHandle<Written>>,
+    began_at: Instant,
 }
 
 #[derive(Default)]
@@ -38,7 +39,7 @@ impl Load {
             let (stop, acknowledged, address) = (Arc::clone(&stop), Arc::clone(&acknowledged), *address);
             tokio::spawn(async move { write(address, first, &stop, &acknowledged).await })
         });
-        Self { writers: writers.collect(), stop, acknowledged }
+        Self { writers: writers.collect(), stop, acknowledged, began_at: Instant::now() }
     }
 
     /// Waits until so many more writes are acknowledged.
@@ -53,6 +54,11 @@ impl Load {
     /// Ends the writers; what was acknowledged is there once, pairs are whole.
     pub async fn end(self, stage: &Stage) -> Written {
         self.stop.store(true, Ordering::Relaxed);
+        let (count, seconds) = (self.acknowledged.load(Ordering::Relaxed), self.began_at.elapsed().as_secs_f64());
+        println!(
+            "{count} acknowledged writes in {seconds:.1} s, {:.0} a second",
+            f64::from(u32::try_from(count).unwrap_or(0)) / seconds
+        );
         let mut all = Written::default();
         for writer in self.writers {
             let written = writer.await.expect("no panic");

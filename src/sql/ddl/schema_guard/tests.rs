@@ -99,6 +99,7 @@ fn renames_of_distributed_tables_are_reported() {
         ("ALTER TABLE public.t RENAME COLUMN k TO kk", true),
         ("ALTER TABLE t RENAME k TO kk", true),
         ("ALTER TABLE home SET SCHEMA app", false),
+        ("ALTER TABLE t SET SCHEMA public", false),
         ("ALTER SCHEMA ops RENAME TO z", false),
         ("ALTER TABLE home RENAME TO z", false),
         ("ALTER TABLE app.t RENAME TO z", false),
