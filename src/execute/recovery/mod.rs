@@ -103,7 +103,7 @@ impl Recovery {
 
     /// How many proxies share the servers, as the last round saw it; at least one.
     pub fn live_proxies(&self) -> usize {
-        self.leases.lock().count_live(Instant::now())
+        self.leases.lock().count_live()
     }
 
     /// What the last round has found prepared: how many transactions, and the age of the oldest.
@@ -150,11 +150,11 @@ impl Recovery {
 
     /// Prepared transactions of ours that nobody works on, by transaction.
     fn orphans(&self, prepared: Vec<(SharedLink, Prepared)>) -> BTreeMap<TransactionId, Vec<(SharedLink, Prepared)>> {
-        let (leases, now) = (self.leases.lock(), Instant::now());
+        let leases = self.leases.lock();
         let mut orphans = BTreeMap::<TransactionId, Vec<_>>::new();
         for (link, prepared) in prepared {
             let is_active = self.registry.is_active(&prepared.id);
-            if orphans::is_orphan(&prepared, self.registry.incarnation(), is_active, &leases, now) {
+            if orphans::is_orphan(&prepared, self.registry.incarnation(), is_active, &leases) {
                 orphans.entry(prepared.id.clone()).or_default().push((link, prepared));
             }
         }
