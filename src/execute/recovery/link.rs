@@ -143,7 +143,8 @@ impl Link {
     /// One statement; the first column of its rows.
     pub async fn values(&mut self, sql: String) -> Result<Vec<String>, LinkError> {
         let connection = self.open().await?;
-        let answer = ask(connection, &[sql], ANSWER_TIMEOUT).await.pop().unwrap_or_default();
+        // The commit comes with the second statement: a warning of the first one, such as of a wraparound that is near, says nothing of it.
+        let answer = ask(connection, &[format!("{sql};SELECT WHERE false")], ANSWER_TIMEOUT).await.pop().unwrap_or_default();
         if answer.is_lost() {
             self.connection = None;
             return Err(LinkError::Unreachable("the connection was lost".to_owned()));

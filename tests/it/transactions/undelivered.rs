@@ -196,6 +196,15 @@ impl Drop for Frozen {
     }
 }
 
+/// As a server does with each new transaction id when a wraparound is near. It says nothing of the commit.
+async fn warn_with_each_decision(stage: &Stage) {
+    let sql = "CREATE FUNCTION shardgate.near_wraparound() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+                 RAISE WARNING 'database must be vacuumed within 1000000 transactions'; RETURN NEW; END $$; \
+               CREATE TRIGGER near_wraparound BEFORE INSERT OR UPDATE ON shardgate.decisions \
+                 FOR EACH ROW EXECUTE FUNCTION shardgate.near_wraparound()";
+    stage.cluster.connect_shard(0).await.batch_execute(sql).await.expect("a trigger");
+}
+
 /// Nothing is there to be rolled back when the commit is given up; then the PREPARE comes through.
 #[tokio::test]
 async fn a_prepare_that_lands_late_is_rolled_back() {
@@ -205,6 +214,7 @@ async fn a_prepare_that_lands_late_is_rolled_back() {
     let mut client = stage.client().await;
     write(&mut client, &stage, &uuid(1)).await;
     let shard = stage.cluster.connect_shard(2).await;
+    warn_with_each_decision(&stage).await;
     let sql = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'";
     let frozen = Frozen::freeze(shard.query_one(sql, &[]).await.expect("one transaction is open").get(0));
     assert_eq!(commit(&mut client).await, Told::Failed("40001".to_owned()));
