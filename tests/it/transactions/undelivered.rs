@@ -184,6 +184,39 @@ async fn a_part_that_is_gone_is_a_success_only_if_it_was_applied() {
         }
         assert_eq!(found_now(&stage, &uuid(number)).await, found);
     }
+    a_session_that_ends_hears_first_what_it_has_committed(&stage, &points).await;
+}
+
+/// What is pinned to a connection ends the session with it: not before the client has heard what has become of its transaction.
+async fn a_session_that_ends_hears_first_what_it_has_committed(stage: &Stage, points: &Points) {
+    let direct = stage.cluster.connect_shard(1).await;
+    let cases = [("before_finish.1", 3, "C(COMMIT) Z(I)"), ("before_commit", 1, "E(08007 the outcome of COMMIT is unknown) Z(I)")];
+    for (number, (point, shards, wanted)) in cases.into_iter().enumerate() {
+        let mut client = stage.client().await;
+        for sql in ["SET shardgate.shard = 'shard1'", "SELECT pg_advisory_lock(4711)", "RESET shardgate.shard"] {
+            assert!(client.ask(sql).await.ends_with("Z(I)"), "{sql}");
+        }
+        let id = uuid(20 + number);
+        match shards {
+            3 => write(&mut client, stage, &id).await,
+            _ => {
+                let insert = format!("BEGIN; INSERT INTO ledger VALUES ('{id}', {}, 1)", stage.key(1, 0));
+                assert_eq!(client.ask(&insert).await, "C(BEGIN) C(INSERT 0 1) Z(T)");
+            }
+        }
+        points.arm(point, "hold");
+        let committing = tokio::spawn(async move { (commit_told(&mut client).await, client) });
+        points.until_reached(point).await;
+        let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711 AND granted";
+        assert!(direct.query_one(end, &[]).await.expect("a backend").get::<_, bool>(0));
+        points.release(point);
+        let (told, mut client) = committing.await.expect("no panic");
+        assert_eq!(described(&told), wanted);
+        let rest: Vec<String> = client.rest().await.iter().map(Message::describe).collect();
+        assert_eq!(rest, ["E(08006 connection to shard \"shard1\" was lost)"]);
+        Ledger::until_nothing_is_prepared(stage, PATIENCE).await;
+        assert_eq!(found_now(stage, &id).await, if shards == 3 { 3 } else { 0 });
+    }
 }
 
 /// The same in recovery's hands.
