@@ -12,9 +12,11 @@ use crate::session::Gateway;
 
 pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
     let mut epochs = gateway.map.subscribe();
-    let versions = || (gateway.map.load().declarations_version, gateway.map.load().schema_version);
+    let versions = || (gateway.map.load().tables_version, gateway.map.load().schema_version);
     let mut known = versions();
     let mut last_look = Instant::now();
+    // Statements go by the schema that is known until then.
+    let mut is_unread = false;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -24,7 +26,7 @@ pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
         gateway.map.lease().set_clients(gateway.clients.len());
         let now = Instant::now();
         let current = versions();
-        if current == known && now.duration_since(last_look) < SLOW_LOOK {
+        if current == known && !is_unread && now.duration_since(last_look) < SLOW_LOOK {
             continue;
         }
         if current.0 != known.0 {
@@ -34,9 +36,10 @@ pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
         if let Err(error) = gateway.control.learn_identities().await {
             tracing::debug!(%error, "the identity of a shard is not known yet");
         }
-        let has_changed = current != known;
+        let has_changed = current != known || is_unread;
         (known, last_look) = (current, now);
         let read = if has_changed { gateway.follow_schema().await } else { gateway.refresh_catalog().await };
+        is_unread = read.is_err();
         if let Err(error) = read {
             tracing::debug!(%error, "the home shard's schema could not be read");
         } else if let Err(error) = gateway.close_abandoned_changes().await {
