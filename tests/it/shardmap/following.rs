@@ -170,6 +170,8 @@ async fn another_map_server_has_a_new_incarnation_and_everything_is_loaded_again
     let mut cluster = map_cluster().await;
     let map = map_with_shards(&cluster).await;
     let before = (map.snapshot().epoch, map.statistics().full_loads);
+    let ids = map.store().reserve_unique_ids(10).await.expect("a block");
+    assert!(map.store().reserve_unique_ids(10).await.expect("a block").start - ids.start < MINUTE_OF_IDS);
     cluster.connect_map().await.batch_execute("ALTER SYSTEM SET restore_command = 'false'").await.expect("restore_command");
     change_timeline(&mut cluster);
     let mut epochs = map.subscribe();
@@ -180,8 +182,15 @@ async fn another_map_server_has_a_new_incarnation_and_everything_is_loaded_again
     assert_eq!(map.snapshot().shards.len(), 3);
     let row = cluster.connect_map().await.query_one("SELECT count(*) FROM shardgate.history WHERE change = 'adopt'", &[]).await;
     assert_eq!(row.expect("history").get::<_, i64>(0), 1);
+    // Its clock may lag behind, and what was given away last may be forgotten.
+    let later = map.store().reserve_unique_ids(10).await.expect("a block");
+    assert!(later.start - ids.start > MINUTE_OF_IDS, "{later:?} after {ids:?}");
+    assert_eq!(map.store().reserve_unique_ids(10).await.expect("a block").start, later.end, "once");
     map.close().await;
 }
+
+/// Milliseconds are in the upper bits.
+const MINUTE_OF_IDS: i64 = 60_000 << 22;
 
 #[tokio::test]
 async fn the_lease_tells_the_epoch_that_no_statement_is_older_than() {
