@@ -138,8 +138,6 @@ pub struct Session {
     /// Side by side with their ids, as every statement looks here.
     pools: Vec<(ShardId, Arc<Pool>)>,
     shown: Shown,
-    /// Why the session ends when the client has heard what has become of its transaction.
-    ending: Option<PgError>,
 }
 
 /// What does not change from the login on.
@@ -244,7 +242,6 @@ impl Session {
             drawn: DrawnNumbers::default(),
             pools: Vec::new(),
             shown: Shown { row, held: (0, 0) },
-            ending: None,
         }
     }
 
@@ -547,7 +544,7 @@ impl Session {
     fn end_after_answer(&mut self, end: SessionEnd) -> Result<(), SessionEnd> {
         match end {
             SessionEnd::Fatal(error) => {
-                self.ending.get_or_insert(error);
+                self.transaction.ending.get_or_insert(error);
                 Ok(())
             }
             SessionEnd::ClientGone | SessionEnd::Terminated => Err(end),
@@ -555,7 +552,7 @@ impl Session {
     }
 
     fn check_not_ending(&mut self) -> Result<(), SessionEnd> {
-        self.ending.take().map_or(Ok(()), |error| Err(SessionEnd::Fatal(error)))
+        self.transaction.ending.take().map_or(Ok(()), |error| Err(SessionEnd::Fatal(error)))
     }
 
     /// Reports a statement's failure to the client and to the transaction.

@@ -713,7 +713,7 @@ impl Session {
             Failure::Error(error) if is_loss(&error) => unknown_outcome(&error).into(),
             Failure::End(SessionEnd::Fatal(error)) if is_loss(&error) => {
                 let unknown = unknown_outcome(&error);
-                self.ending.get_or_insert(error);
+                self.transaction.ending.get_or_insert(error);
                 unknown.into()
             }
             other => other,
