@@ -199,7 +199,7 @@ impl Schema {
             let candidate =
                 Candidate { catalog: &self.catalog, map: &map, relation, kind, reader: &BODY_READER, declared: &declared };
             add(obstacles, candidate.obstacles().into_iter().map(|obstacle| of_table(relation, obstacle)));
-            let table = Table { schema: name.0.clone(), name: name.1.clone(), kind: TableKind::Reference };
+            let table = Table { schema: name.0.clone(), name: name.1.clone(), kind: TableKind::Reference, renamed: None };
             map.tables.insert(name, Arc::new(table));
         }
         map

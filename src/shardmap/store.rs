@@ -272,7 +272,7 @@ impl Store {
                         is_other |= database.go_to(host, shown) || before.is_some_and(|before| before != shown);
                     }
                     Err(NotPrimary::OtherSystem) => strangers.push((shown, host)),
-                    Ok(_) | Err(NotPrimary::Former) => {}
+                    Ok(_) | Err(NotPrimary::Former | NotPrimary::Split) => {}
                 }
             }
         };
@@ -439,7 +439,7 @@ async fn check_primary(connection: &mut PgConnection, primary: &Arc<Primary>) ->
             primary.learn(shown);
             Ok(Some(shown))
         }
-        Err(NotPrimary::Former) => Err(former_primary()),
+        Err(NotPrimary::Former | NotPrimary::Split) => Err(former_primary()),
     }
 }
 

@@ -559,9 +559,8 @@ pub enum Command {
         gives_rows: bool,
         /// It is a DO block or a call: its body makes the changes, which may differ from shard to shard.
         by_body: bool,
-        /// A distributed table gets another name or schema: until the map follows, it is not found by the new one. Refused in
-        /// a transaction block, whose later statements would take the new name for a home table.
-        renames_distributed: bool,
+        /// The map has to know of the other name before the shards do.
+        renames: Option<Arc<DistributedRename>>,
         /// It makes a table of rows that are not all on the home shard, or perhaps not.
         table_as: Option<Arc<TableAs>>,
         /// It adds columns that number the rows of a distributed table, those that are there among them.
@@ -679,6 +678,18 @@ impl Isolation {
             .into_iter()
             .find(|level| level.name() == name)
     }
+}
+
+/// A sharded or reference table gets another name. Of the table, schema and name as the catalogue has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DistributedRename {
+    /// Or another schema.
+    Table { from: TableName, to: TableName },
+    /// A column of its key, by its place there.
+    KeyColumn { table: TableName, place: usize, to: String },
+    /// Nothing that the map knows: another table gets another schema. But sequences of the whole cluster number its rows, and may move
+    /// with it.
+    Numbered { table: TableName },
 }
 
 /// What a statement reads that the proxy has to give to the map database before.

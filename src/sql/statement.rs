@@ -426,10 +426,10 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
     let is_temporary = found.creates_temporary.is_some() || named_relations::is_of_temporary(node, source, context)?;
     let scope = if is_temporary { at_home() } else { Scope::EveryShard };
     let mut command = found.into_command();
-    if let Command::Ddl { renames_distributed, numbered, altered, locks, redefines, takes, .. } = &mut command {
+    if let Command::Ddl { renames, numbered, altered, locks, redefines, takes, .. } = &mut command {
         *redefines = redefined(node, context);
         *takes = redefined::taken(node, context).into();
-        *renames_distributed = schema_guard::renames_distributed(node, context);
+        *renames = schema_guard::distributed_rename(node, context).map(Arc::new);
         *numbered = schema_guard::numbered_columns(node, context).map(Arc::new);
         *altered = schema_guard::altered_sequences(node, context).map(Arc::new);
         *locks = ddl_locks::table_locks(node, context).map(Arc::new);
@@ -474,7 +474,7 @@ pub(super) fn place_changes(changes: &[String], call: ddl::Ddl, context: &Contex
                 Command::Ddl {
                     creates_temporary: None,
                     outside_transaction: false,
-                    renames_distributed: false,
+                    renames: None,
                     table_as: None,
                     numbered: None,
                     altered: None,
@@ -520,7 +520,7 @@ fn place_table_as(
         creates_temporary: temporary.map(str::to_owned),
         outside_transaction: false,
         once_per_server: false,
-        renames_distributed: false,
+        renames: None,
         table_as: table_as.map(Arc::new),
         numbered: None,
         altered: None,

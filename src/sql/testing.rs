@@ -158,7 +158,7 @@ impl Fixture {
     }
 
     fn distribute(&mut self, schema: &str, name: &str, kind: TableKind) {
-        let table = Table { schema: schema.to_owned(), name: name.to_owned(), kind };
+        let table = Table { schema: schema.to_owned(), name: name.to_owned(), kind, renamed: None };
         self.map.tables.insert((schema.to_owned(), name.to_owned()), Arc::new(table));
     }
 

@@ -117,15 +117,19 @@ fn add_functions(
     notes: &mut FunctionNotes,
 ) -> Result<(), CatalogError> {
     for row in rows {
+        let is_printed = row.body.is_none();
         let (definition, body) = match row.body {
             Some(body) => (row.definition, body),
             None => (printed.text(Kind::Function, row.oid), printed.text(Kind::Body, row.oid).unwrap_or_default()),
         };
         let oid = oid(row.oid)?;
-        if let Some(definition) = definition.filter(|_| !row.is_extension_member) {
+        if !row.is_extension_member && (is_printed || definition.is_some()) {
             let object = ObjectName::new("function", row.signature);
             notes.signatures.insert(oid, object.clone());
-            catalog.definitions.insert(object, definition);
+            if definition.is_none() {
+                catalog.definitions.hold(object.as_parent(), "function");
+            }
+            catalog.definitions.insert(object, definition.unwrap_or_default());
         }
         catalog.function_names.entry(row.name.clone()).or_default().push(oid);
         let functions = oids(&row.functions)?;
