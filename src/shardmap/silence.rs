@@ -14,6 +14,8 @@ pub struct Leases {
     /// The most that counts of the time between two readings.
     gap_max: Duration,
     rows: HashMap<i64, Row>,
+    /// The map has been read at least once.
+    is_known: bool,
     /// How many of them held their leases, by the last reading that has not failed.
     live: usize,
     /// Unless the last reading has failed.
@@ -26,12 +28,14 @@ struct Row {
     renewals: i64,
     /// How long they have stayed so, between readings of which none has failed.
     silent: Duration,
+    /// Had ended before a reading failed, and has not been renewed since.
+    has_ended: bool,
 }
 
 impl Leases {
     /// `gap_max`: readings follow each other within this, mostly.
     pub fn new(gap_max: Duration) -> Self {
-        Self { gap_max, rows: HashMap::new(), live: 0, read_at: None, watched: Duration::ZERO }
+        Self { gap_max, rows: HashMap::new(), is_known: false, live: 0, read_at: None, watched: Duration::ZERO }
     }
 
     /// `rows`: proxy id and renewals, as the map has them now.
@@ -43,12 +47,16 @@ impl Leases {
         let before = std::mem::take(&mut self.rows);
         for &(proxy, renewals) in rows {
             let row = match before.get(&proxy) {
-                Some(known) if known.renewals == renewals => Row { renewals, silent: known.silent + passed },
-                Some(_) | None => Row { renewals, silent: Duration::ZERO },
+                Some(known) if known.renewals == renewals => {
+                    Row { renewals, silent: known.silent + passed, has_ended: known.has_ended }
+                }
+                Some(_) | None => Row { renewals, silent: Duration::ZERO, has_ended: false },
             };
             self.rows.insert(proxy, row);
         }
-        self.live = self.rows.values().filter(|row| row.silent <= LEASE).count();
+        self.rows.values_mut().for_each(|row| row.has_ended |= row.silent > LEASE);
+        self.live = self.rows.values().filter(|row| !row.has_ended).count();
+        self.is_known = true;
     }
 
     /// The map could not be read.
@@ -66,6 +74,11 @@ impl Leases {
     /// Between readings of which none has failed.
     pub fn silent_for(&self, proxy: i64) -> Duration {
         self.rows.get(&proxy).map_or(self.watched, |row| row.silent)
+    }
+
+    /// Had this process lost its lease, or had it none, when the map could be read last? Whether it has renewed it since is not known.
+    pub fn is_over(&self, proxy: i64) -> bool {
+        self.rows.get(&proxy).map_or(self.is_known, |row| row.has_ended)
     }
 
     /// How many proxies hold their leases; this one at least. While the map is away, as many as before: they go on.
@@ -114,6 +127,25 @@ mod tests {
         assert!(!leases.has_ended(7) && !leases.has_ended(9));
         leases.note(&[(7, 10)], at(63));
         assert!(leases.has_ended(7) && leases.has_ended(9));
+    }
+
+    #[test]
+    fn what_was_over_before_the_map_went_away_is_over_until_it_is_renewed() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut leases = leases();
+        assert!(!leases.is_over(9), "nothing is known");
+        for second in [0, 3, 6] {
+            leases.note(&[(7, 10), (8, at(second).duration_since(start).as_secs().cast_signed())], at(second));
+        }
+        for _ in 0..3 {
+            assert!(leases.is_over(7) && leases.is_over(9) && !leases.is_over(8));
+            leases.note_failure();
+        }
+        leases.note(&[(7, 10), (8, 6)], at(60));
+        assert!(leases.is_over(7) && !leases.is_over(8), "the one may renew from now on");
+        leases.note(&[(7, 11), (8, 6)], at(61));
+        assert!(!leases.is_over(7), "it was frozen");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::shardmap::Leases;
 pub fn is_orphan(prepared: &Prepared, own: i64, is_active: bool, leases: &Leases) -> bool {
     match prepared.id.incarnation() == own {
         true => !is_active,
-        false => prepared.age > AGE_MAX || leases.has_ended(prepared.id.incarnation()),
+        false => prepared.age > AGE_MAX || leases.is_over(prepared.id.incarnation()),
     }
 }
 
@@ -64,6 +64,7 @@ mod tests {
         let (start, mut leases) = (Instant::now(), leases());
         leases.note(&[(7, 10)], start);
         leases.note_failure();
+        assert!(is_orphan(&prepared(9, Duration::ZERO), 1, false, &leases), "it had none before");
         assert!(!is_orphan(&prepared(7, Duration::from_secs(20)), 1, false, &leases), "it cannot renew its lease");
         assert!(is_orphan(&prepared(7, Duration::from_secs(61)), 1, false, &leases));
         leases.note(&[(7, 10)], start + Duration::from_secs(30));
