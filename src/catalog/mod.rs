@@ -146,6 +146,8 @@ pub struct Relation {
     /// Rules other than a view's `_RETURN`: their names.
     pub rules: Vec<String>,
     pub has_row_security: bool,
+    /// Of a view: what it reads is read with the rights of who reads it, row security among them, not with its owner's.
+    pub is_security_invoker: bool,
     /// Parents (inheritance or partitioning) and children, by oid.
     pub parents: Vec<Oid>,
     pub children: Vec<Oid>,
@@ -171,6 +173,7 @@ impl Relation {
             view_definition: None,
             rules: Vec::new(),
             has_row_security: false,
+            is_security_invoker: false,
             parents: Vec::new(),
             children: Vec::new(),
             partition_columns: (kind != RelationKind::PartitionedTable).then(Vec::new),

@@ -213,7 +213,7 @@ impl Schema {
         for member in members.list.iter().filter(|member| !member.is_declared) {
             let Some(relation) = later.relations.get(&member.relation.oid) else { continue };
             obstacles.extend(names::inheritance(&self.catalog, member.relation).map(|error| of_error(&error)));
-            match TableKey::resolve(&key_text(&member.key), relation, strategy) {
+            match TableKey::resolve(&key_text(&member.key), later, relation, strategy) {
                 Ok(key) => keyed.push((relation, key)),
                 // What is said of the column before is the cause.
                 Err(_) if !members.obstacles.is_empty() => {}

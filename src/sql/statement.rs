@@ -382,7 +382,7 @@ fn place_refresh(refresh: &nodes::RefreshMatViewStmt, source: Source<'_>, contex
         _ if is_elsewhere => Scope::Refused(PgError::unsupported(
             format!("REFRESH of materialized view \"{}\" is not supported", view.name),
             "It is filled on the home shard, and its query reads rows of other shards.",
-            "Make a table of its rows, and fill it with INSERT ... SELECT.",
+            TABLE_OF_ROWS,
         )),
         _ => Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) },
     };
@@ -405,7 +405,7 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
     }
     if let Node::CreateTableAsStmt(create) = node {
         let is_view = create.objtype == nodes::ObjectType::OBJECT_MATVIEW;
-        let tag = if is_view { "CREATE MATERIALIZED VIEW" } else { "CREATE TABLE AS" };
+        let tag = if is_view { MATERIALIZED_VIEW } else { "CREATE TABLE AS" };
         return place_table_as(create.query(), create.into(), tag, is_view, source, context);
     }
     let Some(found) = ddl::classify(node) else {
@@ -589,12 +589,22 @@ fn execute_refusal(tag: &str) -> PgError {
 }
 
 fn table_as_refusal(tag: &str) -> PgError {
+    let hint = match tag {
+        MATERIALIZED_VIEW => TABLE_OF_ROWS,
+        _ => "Create the table first and fill it with INSERT ... SELECT.",
+    };
     PgError::unsupported(
         format!("{tag} from these tables is not supported"),
         "The rows would be stored on every shard that runs it.",
-        "Create the table first and fill it with INSERT ... SELECT.",
+        hint,
     )
 }
+
+const MATERIALIZED_VIEW: &str = "CREATE MATERIALIZED VIEW";
+
+/// In place of a materialised view of sharded rows. Readers see the old rows until it is refreshed.
+const TABLE_OF_ROWS: &str = "Make a table of its rows with CREATE TABLE ... AS SELECT .... To refresh it: BEGIN; DELETE FROM ...; \
+                             INSERT INTO ... SELECT ...; COMMIT.";
 
 /// A statement that could not be placed: refused, or, when it is only too large to be read, kept to where everything is.
 fn failed(node: Node<'_>, context: &Context, refusal: PgError) -> Placement {

@@ -80,7 +80,9 @@ async fn wait_for_leave(moving: &mut Moving) -> Result<(), Stop> {
         let waits = match asked {
             Some(Asked::Pause) => true,
             Some(Asked::Cutover | Asked::Finish | Asked::FinishUnverified) => false,
-            Some(Asked::Abort | Asked::Rollback | Asked::Resume) | None => moving.the_move.options.manual_cutover,
+            Some(Asked::Abort | Asked::Rollback | Asked::RollbackUnverified | Asked::Resume) | None => {
+                moving.the_move.options.manual_cutover
+            }
         };
         if !waits {
             return Ok(());
