@@ -26,7 +26,7 @@ pub use closure::{
 pub use conversions::Conversion;
 pub use definitions::{COLUMN_ORDER, Definitions, NOT_NULL, ObjectName};
 pub use dependents::{Held, mentions};
-pub use effects::{ChangedSettings, Kept, SessionEffects, is_custom_name};
+pub use effects::{ChangedSettings, Kept, SessionEffects, UnnamedLeft, is_custom_name};
 pub use numbering::{Numbering, SequenceName, identity_in_default, qualified_name};
 pub use quote::{hex, quoted_identifier, quoted_literal, quoted_name, shown_name, type_anywhere};
 
@@ -321,6 +321,8 @@ pub struct Function {
     pub types: Vec<Oid>,
     /// `SET search_path` of the function, if any.
     pub search_path: Option<Vec<String>>,
+    /// Custom settings of its SET clauses, in lower case: a call leaves their names on the connection.
+    pub custom_settings: Vec<String>,
 }
 
 impl Function {

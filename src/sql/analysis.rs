@@ -52,6 +52,8 @@ pub struct Analysis {
     pub notifies: Option<String>,
     /// What it may leave in its session without being seen; `None`: proven to leave nothing.
     pub effects: Option<Arc<SessionEffects>>,
+    /// Where it is not known what its functions run: what its words tell of that, without its constants.
+    pub words: Option<Arc<SessionEffects>>,
     /// A query whose rows show one of several values that are equal and do not look alike: a condition that tells these apart is
     /// PostgreSQL's to evaluate in it.
     pub shows_one_of_equals: bool,
@@ -138,6 +140,8 @@ pub enum SessionCall {
     /// What a server says of itself or of its transaction: its clock, a transaction id, its address. Or might, by a function
     /// that is not immutable.
     Server,
+    /// Of a statement without tables: the former, but for the transaction and its clock. In a transaction the home shard says it too.
+    OneServer,
     /// It may name sessions, their locks and statements, or the bytes of relations: the proxy writes what the cluster says into the text
     /// ([`super::utility::cluster_state`]).
     ClusterState,

@@ -13,7 +13,7 @@ use super::ddl::redefined::{self, Redefined, redefined};
 use super::ddl::{ddl_locks, in_bodies, schema_guard, truncate};
 use super::parse::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
-use super::query::{Draws, Reader, Resolved, resolve};
+use super::query::{Draws, Reader, Resolved, is_of_server, resolve};
 use super::rewrite::{clock, drawing};
 use super::utility::shardgate_call::{self, Naming};
 use super::utility::table_as::{self, TableAs};
@@ -70,8 +70,14 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         changes_schema: _,
     } = placement;
     let effects = super::effects::of_statement(node, source.text, context, has_unknown_names);
+    let words = super::effects::of_words(node, source, effects.as_deref());
     if cluster_state::may_ask(node, source.text.get(source.start..source.end).unwrap_or_default()) {
         session_calls.push(SessionCall::ClusterState);
+    }
+    if let Command::Show(name) = &command
+        && is_of_server(&name.to_ascii_lowercase())
+    {
+        session_calls.push(SessionCall::OneServer);
     }
     let is_query = matches!(command, Command::Query(_));
     let is_template = is_template && is_query;
@@ -95,6 +101,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         opinion,
         notifies,
         effects,
+        words,
         shows_one_of_equals,
     };
     Reading { analysis, fixed_literals }

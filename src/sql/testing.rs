@@ -80,6 +80,7 @@ impl Fixture {
             relations: Vec::new(),
             types: Vec::new(),
             search_path: None,
+            custom_settings: Vec::new(),
         };
         self.catalog.functions.insert(oid, function);
         self.catalog.function_names.entry(name.to_owned()).or_default().push(oid);

@@ -69,6 +69,7 @@ struct FunctionRow {
     body: Option<String>,
     is_extension_member: bool,
     search_path: Option<String>,
+    custom_settings: Vec<String>,
     relations: Vec<i64>,
     functions: Vec<i64>,
     types: Vec<i64>,
@@ -91,6 +92,8 @@ SELECT p.oid::int8 AS oid, n.nspname::text AS schema, p.proname::text AS name,
        e.is_member AS is_extension_member,
        (SELECT substr(setting, length('search_path=') + 1) FROM unnest(p.proconfig) setting WHERE setting LIKE 'search_path=%')
            AS search_path,
+       ARRAY(SELECT lower(split_part(setting, '=', 1)) FROM unnest(p.proconfig) setting
+             WHERE split_part(setting, '=', 1) LIKE '%.%' ORDER BY 1) AS custom_settings,
        ARRAY(SELECT DISTINCT d.refobjid::int8 FROM pg_depend d
              WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_class'::regclass ORDER BY 1) AS relations,
        ARRAY(SELECT DISTINCT d.refobjid::int8 FROM pg_depend d
@@ -157,6 +160,7 @@ fn add_functions(
                 relations: oids(&row.relations)?,
                 types: oids(&row.types)?,
                 search_path: row.search_path.as_deref().and_then(own_search_path),
+                custom_settings: row.custom_settings,
             },
         );
     }

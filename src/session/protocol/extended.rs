@@ -286,6 +286,7 @@ impl Session {
         }
         let portal = Bytes::copy_from_slice(bind.portal);
         self.check_portal_is_new(&portal, None)?;
+        self.portal_is_of_now(&portal);
         if !portal.is_empty() {
             self.check_kept_bytes(body.len())?;
         }
@@ -446,8 +447,8 @@ impl Session {
         connection.output.bind(&portal, StatementName::Registered(statement.id), &text, after_names);
         connection.expect(Reply::Bind, true);
         let is_long = connection.output.len() > OUTPUT_BYTES;
-        let number = connection.unnamed_portal();
-        self.portals.insert(portal, Portal::Shard { shard, nested, number, run: Run::NotYet });
+        let (number, may_set) = (connection.unnamed_portal(), self.has_unread_settings());
+        self.portals.insert(portal, Portal::Shard { shard, nested, number, run: Run::NotYet, may_set });
         if is_long { self.drain_with_flush(index).await } else { Ok(()) }
     }
 
@@ -603,12 +604,13 @@ impl Session {
     async fn on_execute(&mut self, body: &[u8]) -> Result<(), Failure> {
         let (name, limit) = wire::execute(body).map_err(SessionEnd::from)?;
         self.answer_parse().await?;
+        self.settle_portal(name).await?;
         self.note_effects_of_portal(name)?;
         if matches!(self.portals.get(name), Some(Portal::Shard { .. })) {
             self.check_locks_are_right()?;
         }
         match self.portals.get_mut(name).ok_or_else(|| no_portal(name))? {
-            Portal::Shard { shard, nested, number, run } => {
+            Portal::Shard { shard, nested, number, run, .. } => {
                 if *run != Run::Whole {
                     *run = if limit <= 0 { Run::Whole } else { Run::InPart };
                 }
