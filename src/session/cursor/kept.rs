@@ -9,8 +9,8 @@ use super::super::{Failure, Session, SessionEnd};
 use super::{Cursor, Life, Source, is_fetch};
 use crate::error::{PgError, SqlState};
 use crate::session::commands::inner_query::has_inner_query;
-use crate::session::protocol::diversion::Kept;
-use crate::session::protocol::statement::Portal;
+use crate::session::protocol::diversion::{Kept, frames_of, outcome};
+use crate::session::protocol::statement::{Portal, Statement};
 use crate::sql::analysis::Scroll;
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 
@@ -94,15 +94,9 @@ impl Session {
     /// The rows of what was meant for the client since [`Session::divert`], and their end; everything else goes on to it.
     fn kept_rows(&mut self, kept: Kept, run: Result<(), Failure>) -> Result<KeptRows, Failure> {
         let diverted = self.end_diversion(kept);
-        let (mut rows, mut tag, mut is_counted) = (BytesMut::new(), String::new(), false);
-        let mut rest = diverted.frames.freeze();
-        while let Ok(Some(header)) = FrameHeader::peek(&rest, usize::MAX / 2) {
-            if rest.len() < header.total {
-                break;
-            }
-            let frame = rest.split_to(header.total);
-            match header.tag {
-                shard_tag::DATA_ROW => rows.extend_from_slice(&frame),
+        let (mut tag, mut is_counted, mut has_error) = (String::new(), false, false);
+        for (kind, frame) in frames_of(diverted.frames.freeze()) {
+            match kind {
                 shard_tag::COMMAND_COMPLETE => {
                     let told = String::from_utf8_lossy(frame.get(FRAME_HEADER_BYTES..).unwrap_or_default());
                     let told = told.trim_end_matches('\0');
@@ -111,14 +105,17 @@ impl Session {
                 }
                 // Describe has told it.
                 shard_tag::ROW_DESCRIPTION => {}
-                _ => self.client.output.extend_from_slice(&frame),
+                _ => {
+                    has_error |= kind == shard_tag::ERROR;
+                    self.client.output.extend_from_slice(&frame);
+                }
             }
         }
-        run?;
+        outcome(run, has_error)?;
         if !diverted.is_whole {
             return Err(too_many(self.kept_bytes_max()).into());
         }
-        Ok(KeptRows { rows: rows.freeze(), tag, is_counted })
+        Ok(KeptRows { rows: diverted.rows.freeze(), tag, is_counted })
     }
 
     /// Hands on so many rows, or all.
