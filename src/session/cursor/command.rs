@@ -275,7 +275,7 @@ impl Session {
                     if let (None, false) = (bound, is_move) {
                         put_with_formats(&mut self.client.output, &cursor.rows, formats)?;
                     }
-                    self.walk(merged, steps, formats, is_move).await
+                    self.walk((merged, cursor.savepoints), steps, formats, is_move).await
                 }
                 Err(refusal) if refusal.code == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE => Err(refusal.into()),
                 Err(refusal) => {
@@ -298,15 +298,22 @@ impl Session {
         fetched
     }
 
-    async fn walk(&mut self, cursor: &mut MergedCursor, steps: Steps, formats: &[u8], is_move: bool) -> Result<(), Failure> {
+    /// `savepoints`: how many there were when the cursor was made.
+    async fn walk(
+        &mut self,
+        (cursor, savepoints): (&mut MergedCursor, usize),
+        steps: Steps,
+        formats: &[u8],
+        is_move: bool,
+    ) -> Result<(), Failure> {
         if steps.skipped > 0 {
             // Rows that are passed come in the format of those that are shown.
             cursor.set_formats(formats)?;
-            self.fetch_merged(cursor, Some(steps.skipped), formats, false).await?;
+            self.fetch_merged((cursor, savepoints), Some(steps.skipped), None).await?;
         }
         let shown = match steps.shown {
             Some(0) => 0,
-            shown => self.fetch_merged(cursor, shown, formats, !is_move).await?,
+            shown => self.fetch_merged((cursor, savepoints), shown, (!is_move).then_some(formats)).await?,
         };
         originate::command_complete(&mut self.client.output, &format!("{} {shown}", if is_move { "MOVE" } else { "FETCH" }));
         Ok(())

@@ -150,7 +150,7 @@ impl Session {
                 };
                 let bind = wire::bind(&bind).map_err(SessionEnd::from)?;
                 let wanted = u64::try_from(row_limit).ok().filter(|limit| *limit > 0);
-                let given = self.fetch_merged(merged, wanted, bind.result_formats, true).await?;
+                let given = self.fetch_merged((merged, cursor.savepoints), wanted, Some(bind.result_formats)).await?;
                 if wanted == Some(given) {
                     originate::bare(&mut self.client.output, shard_tag::PORTAL_SUSPENDED);
                 } else {
