@@ -56,7 +56,8 @@ impl Session {
     }
 
     fn checkout_kind(&self) -> Checkout {
-        let holds_any = !self.transaction.participants.is_empty() || self.open_cursors.held() > 0;
+        let holds_any =
+            !self.transaction.participants.is_empty() || self.open_cursors.holds_any() || self.staging.open_overflows.are_there();
         if holds_any { Checkout::LateJoiner } else { Checkout::First }
     }
 
