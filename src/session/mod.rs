@@ -601,6 +601,12 @@ impl Session {
             }
             self.give_notifications();
         }
+        if !self.transaction.is_open()
+            && self.transaction.participants().iter().any(|participant| participant.pinned_by.is_some())
+            && let Err(failure) = Box::pin(self.end_pins()).await
+        {
+            self.settle(failure)?;
+        }
         self.release_idle();
         self.unpin_answered();
         if !self.transaction.is_open() {
