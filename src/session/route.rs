@@ -638,15 +638,18 @@ impl Session {
                 self.cursors.remove(name);
                 self.portals.remove(name.as_bytes());
             }
-            Command::CloseCursor(None) => self.cursors.clear(),
+            Command::CloseCursor(None) => {
+                self.cursors.clear();
+                self.portals.keep_unnamed();
+            }
             _ => {}
         }
         if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant.has_locked |= matches!(statement.command, Command::Lock);
+            participant.has_unlocked |= statement.session_calls.contains(&SessionCall::AdvisoryUnlock);
         }
         if let (Some(reason), Some(participant)) = (reason, self.transaction.participants_mut().get_mut(index)) {
             participant.pin(reason);
-            participant.has_unlocked |= statement.session_calls.contains(&SessionCall::AdvisoryUnlock);
         }
     }
 }

@@ -93,6 +93,10 @@ impl<'a> Bind<'a> {
         self.parameter_count > 0 && self.formats.contains(&1)
     }
 
+    pub fn result_format_count(&self) -> usize {
+        self.result_formats.len() / 2
+    }
+
     /// `after_names` with the results in these formats, two bytes a code.
     pub fn with_result_formats(&self, codes: &[u8]) -> Vec<u8> {
         let kept = self.after_names.len().saturating_sub(self.result_formats.len() + 2);
@@ -183,10 +187,6 @@ pub fn execute(body: &[u8]) -> Result<(&[u8], i32), DecodeError> {
 }
 
 pub fn describe(body: &[u8]) -> Result<Target<'_>, DecodeError> {
-    let mut reader = Reader::new(body);
-    let kind = reader.u8()?;
-    let name = reader.cstr()?;
-    reader.end()?;
     target(body, "DESCRIBE")
 }
 
@@ -195,6 +195,10 @@ pub fn close(body: &[u8]) -> Result<Target<'_>, DecodeError> {
 }
 
 fn target<'a>(body: &'a [u8], message: &'static str) -> Result<Target<'a>, DecodeError> {
+    let mut reader = Reader::new(body);
+    let kind = reader.u8()?;
+    let name = reader.cstr()?;
+    reader.end()?;
     match kind {
         b'S' => Ok(Target::Statement(name)),
         b'P' => Ok(Target::Portal(name)),

@@ -3,9 +3,11 @@
 //!
 //! The rows that the client has not asked for yet are kept, within `cross_shard.merge_bytes_max`.
 
-use bytes::{Bytes, BytesMut};
+use std::sync::Arc;
 
-use super::super::{Failure, Session, SessionEnd};
+use bytes::Bytes;
+
+use super::super::{Failure, Session};
 use super::{Cursor, Life, Source, is_fetch};
 use crate::error::{PgError, SqlState};
 use crate::session::commands::inner_query::has_inner_query;
@@ -28,17 +30,24 @@ impl Session {
     pub(in crate::session) async fn execute_to_end(&mut self, name: &[u8], row_limit: i32) -> Result<(), Failure> {
         if !self.open_cursors.contains(name) {
             let Some(portal) = self.portals.get(name).cloned() else { return Err(PgError::internal("no such portal").into()) };
-            let rows = if row_limit > 0 { self.rows_of(&portal).await? } else { None };
+            let statement = portal.bound().map(|(statement, _)| Arc::clone(statement)).filter(|_| row_limit > 0);
+            let rows = match statement {
+                Some(statement) => self.rows_of(&statement).await?,
+                None => None,
+            };
             let Some(rows) = rows else {
-                self.run_to_end(&portal).await?;
-                self.spend(name);
-                return Ok(());
+                let run = self.run_to_end(&portal).await;
+                self.spend(name, &run);
+                return run;
             };
             self.check_cursor_count()?;
             let kept = self.divert();
             let run = self.run_to_end(&portal).await;
-            let kept = self.kept_rows(kept, run)?;
-            self.keep_rows(name, rows, kept);
+            let kept = self.kept_rows(kept, run);
+            if kept.is_err() {
+                self.spend(name, &kept);
+            }
+            self.keep_rows(name, rows, kept?);
         }
         self.execute_opened(&Bytes::copy_from_slice(name), row_limit).await
     }
@@ -55,9 +64,8 @@ impl Session {
         }
     }
 
-    /// Body of the RowDescription of what the portal will give; `None`: no rows.
-    async fn rows_of(&mut self, portal: &Portal) -> Result<Option<Bytes>, Failure> {
-        let (Portal::Own { statement, .. } | Portal::Write { statement, .. }) = portal else { return Ok(None) };
+    /// Body of the RowDescription of what the portal gives; `None`: no rows.
+    pub(in crate::session) async fn rows_of(&mut self, statement: &Arc<Statement>) -> Result<Option<Bytes>, Failure> {
         let Some(analysis) = statement.analysis() else { return Ok(None) };
         self.check_not_failed(&analysis.command)?;
         if has_inner_query(&analysis.command) && !is_fetch(statement) {
@@ -77,7 +85,7 @@ impl Session {
         let (statement, bind, reach) = (statement.clone(), bind.clone(), reach.clone());
         self.check_cursor_count()?;
         let rows = self.describe(&statement).await?.rows.clone().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
-        let bind = wire::bind(&bind).map_err(SessionEnd::from)?;
+        let bind = wire::bind(&bind)?;
         let kept = self.divert();
         let run = Box::pin(self.scatter_bound(&statement, &bind, &reach, false)).await;
         let kept = self.kept_rows(kept, run)?;
