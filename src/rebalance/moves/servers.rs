@@ -12,7 +12,8 @@
 //! Where the new owner of the set fails over after a switch, the other side's rows may be all that is left of some. What the promoted server
 //! has is the beginning of its primary's WAL: if the *receipt* is in it, which the mover wrote there when everything had arrived, then so is all
 //! that came before, and the move goes on. Otherwise the rows are deleted when a person says so. A marker proves nothing of this kind:
-//! replication may bring it to the promoted server, and not what the primary before had confirmed.
+//! replication may bring it to the promoted server, and not what the primary before had confirmed. Nor does a receipt where the other side has
+//! followed the owner since: it may have what the owner acknowledged later, and the promoted server lacks.
 //!
 //! A server that is started again keeps its timeline, and has all that it has acknowledged: it is the same.
 
@@ -89,9 +90,9 @@ async fn has_receipt(
     (before, now): (Option<PrimaryServer>, Option<PrimaryServer>),
 ) -> Result<bool, Stop> {
     let is_successor = before.zip(now).is_some_and(|(before, now)| now.is_successor_of(before));
-    let Some(number) = moving.the_move.journal.get(receipt(direction)).and_then(Value::as_i64).filter(|_| is_successor) else {
-        return Ok(false);
-    };
+    let has_followed = direction == Direction::Forward && moving.the_move.remembers("reverse_began");
+    let number = moving.the_move.journal.get(receipt(direction)).and_then(Value::as_i64);
+    let Some(number) = number.filter(|_| is_successor && !has_followed) else { return Ok(false) };
     let found = objects::has_marker(moving.the_move.id, number);
     if !moving.subscriber(direction).value::<bool>(&found).await? {
         return Ok(false);

@@ -264,11 +264,15 @@ async fn the_target_lacks_what_it_was_given(scene: &mut Scene) {
 async fn the_target_has_all_that_it_was_given(scene: &mut Scene) {
     let standby = scene.follow(1).await;
     let partition = partitions_on(&scene.stage.proxy, "t", "a").await[0].to_string();
-    let id = scene.stage.switched(&partition, "1h").await;
+    scene.stage.arm("replication_ended", "hold");
+    let driver = scene.stage.drive(&partition, &[]);
+    scene.stage.until_reached("replication_ended").await;
     scene.stage.cluster.shard_server_mut(1).kill().expect("killed");
     let _former = scene.fails_over(1, standby).await;
     scene.until_told(1, 4).await;
-    scene.succeeds(&["finish", &id]).await;
+    scene.stage.disarm("replication_ended");
+    assert_eq!(scene.stage.ended().await, "done");
+    drop(driver);
     scene.is_whole("the target has failed over, and its standby had all").await;
 }
 

@@ -32,7 +32,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
         return Err(Stop::Again(reason));
     }
     estimate.note(moving).await?;
-    Box::pin(cutting_over::run(moving, Direction::Forward)).await
+    Box::pin(cutting_over::run(moving, Direction::Forward, &estimate)).await
 }
 
 /// Until a marker arrives well within the time for which statements may be held.

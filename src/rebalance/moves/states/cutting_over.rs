@@ -5,7 +5,7 @@
 //!                      └──────────────────────── out of time, or refused: gate opened ─► map: release
 //! ```
 //! A rollback is the same with source and target exchanged, from `switched` to `aborting`: the owner publishes, the other subscribes.
-//! Everything up to the switch ends within the budget or is undone. Where it is not known whether the map has switched, the map is
+//! Everything up to the switch ends within the budget, less what the steps behind it are expected to take, or is undone. Where it is not known whether the map has switched, the map is
 //! asked; nothing is undone before it has said no.
 
 use std::time::Duration;
@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::direction::Direction;
 use super::super::drive::Driver;
+use super::super::estimate::Estimate;
 use super::super::moving::{Moving, open};
 use super::super::patience::{Patience, bounded_if_held};
 use super::super::pause::Pause;
@@ -26,12 +27,12 @@ use super::{copying, switched};
 use crate::catalog::quoted_literal;
 use crate::shardmap::{CutOver, Epoch, Move, MoveState, Term};
 
-pub(in super::super) async fn run(moving: &mut Moving, direction: Direction) -> Result<(), Stop> {
+pub(in super::super) async fn run(moving: &mut Moving, direction: Direction, estimate: &Estimate) -> Result<(), Stop> {
     let budget = Duration::from_millis(moving.the_move.options.max_pause_ms);
     let before = Box::pin(Before::read(moving, direction)).await?;
     let mut map = moving.store.rehearsed_cut_over(&moving.actor, (moving.the_move.id, moving.term), moving.servers()).await?;
     let mut pause = Pause::begin();
-    let deadline = pause.began() + budget;
+    let deadline = pause.began() + estimate.before_switch(budget);
     let held = map.hold().await?;
     held_for(moving, direction);
     pause.passed("hold");

@@ -155,7 +155,7 @@ async fn roll_back(moving: &mut Moving) -> Result<(), Stop> {
     }
     let attempts = moving.the_move.journal.get("rollback_attempts").and_then(serde_json::Value::as_i64).unwrap_or_default();
     catching_up::back_off(i32::try_from(attempts).unwrap_or(i32::MAX)).await;
-    loop {
+    let estimate = loop {
         if !is_still_asked(moving).await? {
             return Ok(());
         }
@@ -166,14 +166,14 @@ async fn roll_back(moving: &mut Moving) -> Result<(), Stop> {
                 let excess = estimate.excess(moving, Direction::Back);
                 if excess.is_none() {
                     estimate.note(moving).await?;
-                    break;
+                    break estimate;
                 }
                 moving.waits_for(excess);
             }
             Err(_) => moving.waits_for(Some("the copies at the source do not follow".to_owned())),
         }
         sleep(POLL_INTERVAL).await;
-    }
+    };
     moving.waits_for(None);
     if preparing::shapes(moving, Direction::Back).await? != preparing::known_shapes(moving, Direction::Back) {
         return reverse::lose(moving, "a table was changed, truncated or rewritten at the target since the move was prepared")
@@ -183,7 +183,7 @@ async fn roll_back(moving: &mut Moving) -> Result<(), Stop> {
     if !is_still_asked(moving).await? {
         return Ok(());
     }
-    Box::pin(cutting_over::run(moving, Direction::Back)).await
+    Box::pin(cutting_over::run(moving, Direction::Back, &estimate)).await
 }
 
 async fn is_still_asked(moving: &Moving) -> Result<bool, Stop> {
