@@ -44,6 +44,8 @@ impl SqlState {
     pub const UNDEFINED_FUNCTION: Self = Self(*b"42883");
     pub const UNDEFINED_TABLE: Self = Self(*b"42P01");
     pub const UNDEFINED_OBJECT: Self = Self(*b"42704");
+    pub const DUPLICATE_TABLE: Self = Self(*b"42P07");
+    pub const DUPLICATE_COLUMN: Self = Self(*b"42701");
     pub const DUPLICATE_DATABASE: Self = Self(*b"42P04");
     pub const DUPLICATE_OBJECT: Self = Self(*b"42710");
     pub const DUPLICATE_CURSOR: Self = Self(*b"42P03");

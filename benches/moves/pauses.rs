@@ -1,6 +1,7 @@
 //! The pause: many cut-overs of one partition under the load, estimated and measured, beside the same steps by hand; and what splits
 //! and merges add.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
@@ -28,6 +29,7 @@ pub async fn run(settings: &Settings) {
         scene.rebalance(&["move", "--partition", &partition, "--to", target, "--finish"]).await;
     }
     let moved = [0, 1].map(|table| load.seen(table, from, Instant::now()));
+    beside_long_readers(&scene, &partition, settings.cutovers).await;
     let floor = by_hand(&scene, settings.cutovers).await;
 
     let from = Instant::now();
@@ -42,7 +44,10 @@ pub async fn run(settings: &Settings) {
 
     let rows = scene.map.query("SELECT pause_ms, expected_pause_ms, attempts FROM shardgate_map.move ORDER BY move_id", &[]).await;
     let rows = rows.expect("moves");
-    let column = |index: usize| rows.iter().filter_map(|row| row.get::<_, Option<f64>>(index)).collect::<Vec<f64>>();
+    let (without, beside) = rows.split_at(settings.cutovers.min(rows.len()));
+    let column = |rows: &[tokio_postgres::Row], index: usize| {
+        rows.iter().filter_map(|row| row.get::<_, Option<f64>>(index)).collect::<Vec<f64>>()
+    };
     let attempts: i32 = rows.iter().map(|row| row.get::<_, i32>(2)).sum();
     println!("\n{} cut-overs ({attempts} attempts) beside {} updates/s, in ms", rows.len(), settings.rate);
     let line = |name: &str, values: &[f64], wanted: &str| {
@@ -51,8 +56,9 @@ pub async fn run(settings: &Settings) {
     };
     let lines = [
         line("the same steps by hand", &floor, ""),
-        line("pause, estimated", &column(1), ""),
-        line("pause, measured", &column(0), "≤ 60, ≤ 150, ≤ 500"),
+        line("pause, estimated", &column(without, 1), ""),
+        line("pause, measured", &column(without, 0), "≤ 60, ≤ 150, ≤ 500"),
+        line("the same beside a dump, a report, an idle reader and a COPY TO", &column(beside, 0), "unchanged"),
     ];
     print_table(&["", "p50", "p99", "longest", "wanted"], lines.into_iter());
     print_steps(&scene.map).await;
@@ -70,6 +76,37 @@ pub async fn run(settings: &Settings) {
         },
     );
     print_table(&["", "updates/s", "p99 ms", "longest ms", "p99 added", "wanted"], lines.collect::<Vec<_>>().into_iter());
+}
+
+/// As many cut-overs again, while a dump has begun, a report runs again and again in one transaction, a reader idles, and a COPY is not read.
+async fn beside_long_readers(scene: &Scene, partition: &str, cutovers: usize) {
+    let [dump, report, idle, copying] =
+        [scene.proxy.connect().await, scene.proxy.connect().await, scene.proxy.connect().await, scene.proxy.connect().await];
+    let begin =
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE moving IN ACCESS SHARE MODE; SELECT count(*) FROM moving";
+    for reader in [&dump, &report] {
+        reader.batch_execute(begin).await.expect("a snapshot");
+    }
+    idle.batch_execute("BEGIN; SELECT count(*) FROM moving").await.expect("a reader");
+    let rows = copying.copy_out("COPY (SELECT * FROM moving) TO STDOUT").await.expect("a copy");
+    let is_over = AtomicBool::new(false);
+    let reporting = async {
+        while !is_over.load(Ordering::Relaxed) {
+            report.query_one("SELECT count(*), sum(n)::bigint FROM moving", &[]).await.expect("a report");
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let moving = async {
+        for turn in 0..cutovers {
+            scene.rebalance(&["move", "--partition", partition, "--to", ["b", "a"][turn % 2], "--finish"]).await;
+        }
+        is_over.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(reporting, moving);
+    drop(rows);
+    for reader in [&dump, &report, &idle] {
+        reader.batch_execute("COMMIT").await.expect("its end");
+    }
 }
 
 /// What the pauses were spent on.

@@ -214,16 +214,18 @@ async fn is_settled<S: CatalogSource>(source: &mut S) -> Result<bool, CatalogErr
     Ok(rows.last().is_some_and(|row| row.starts_with(b"0")))
 }
 
-/// Ids of transactions have 32 bits in the locks: those from the snapshot's end on have not ended.
+/// Ids of transactions have 32 bits in the locks: those from the snapshot's end on have not ended. A snapshot does not list ids of
+/// subtransactions, each of which has a lock of its own: the oldest one of a transaction says what has become of it.
 const UNSETTLED: &str = "
 WITH snapshot AS MATERIALIZED (
     SELECT s, pg_catalog.pg_snapshot_xmax(s)::text::int8 AS next FROM pg_catalog.pg_current_snapshot() s),
 locked AS (
-    SELECT s, next, (next - l.transactionid::text::int8) & 4294967295 AS before
+    SELECT pg_catalog.max(((next - l.transactionid::text::int8 + 2147483648) & 4294967295) - 2147483648) AS before
     FROM snapshot, pg_catalog.pg_locks l
-    WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted)
-SELECT count(*)::text FROM locked
-WHERE before BETWEEN 1 AND 2147483647 AND pg_catalog.pg_visible_in_snapshot((next - before)::text::xid8, s)";
+    WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
+    GROUP BY l.virtualtransaction)
+SELECT pg_catalog.count(*)::text FROM snapshot, locked
+WHERE before >= 1 AND pg_catalog.pg_visible_in_snapshot((next - before)::text::xid8, s)";
 const SETTLE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Each waits for a lock, or sees another change of the schema.
@@ -247,6 +249,8 @@ async fn with_held(mut catalog: Box<Catalog>, held: Vec<Wanted>) -> Result<Catal
     if held.is_empty() {
         return Ok(*catalog);
     }
+    let definitions: Vec<_> = held.iter().filter_map(|held| held.definition(&catalog)).collect();
+    definitions.into_iter().for_each(|(whole, kind)| catalog.definitions.hold(whole, kind));
     let found = tokio::task::spawn_blocking(move || {
         let names: Vec<String> = held.iter().filter_map(|held| held.planned_by(&catalog)).map(str::to_owned).collect();
         catalog.held = catalog.names_that_use(&names).map_or(Held::Anything, Held::These);

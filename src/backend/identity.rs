@@ -46,6 +46,8 @@ pub enum Misdirected {
     FormerPrimary,
     #[error("the url leads to another server than before, which is no promoted standby of it")]
     OtherServer,
+    #[error("two servers of the shard are primaries of the same timeline at once")]
+    TwoPrimaries,
     #[error("the server's sessions are read-only by default, and the url wants target_session_attrs=read-write")]
     ReadOnly,
     /// The user may not read it, say.
@@ -58,6 +60,7 @@ impl From<NotPrimary> for Misdirected {
         match reason {
             NotPrimary::Former => Misdirected::FormerPrimary,
             NotPrimary::OtherSystem => Misdirected::OtherServer,
+            NotPrimary::Split => Misdirected::TwoPrimaries,
         }
     }
 }
@@ -74,6 +77,11 @@ impl Misdirected {
                 "If the database was moved there by pg_upgrade or by a dump, shardgate.alter_shard('{shard}', url => ...) with this url \
                  makes it the shard's server."
             ),
+            Misdirected::TwoPrimaries => {
+                "Stop the one that was not meant to be a primary, and take it out of the url: each may have rows that the \
+                 other one has not."
+                    .to_owned()
+            }
             Misdirected::ReadOnly => {
                 "Let the server's default_transaction_read_only be off, or leave target_session_attrs out.".to_owned()
             }
@@ -220,6 +228,14 @@ pub async fn show(connection: &mut PgConnection, expected: &Expected) -> Result<
     }
 }
 
+/// Of those that are primaries, two servers of one timeline. By the time of its start a server is known under two names.
+pub fn two_primaries<H: Copy>(shown: &[(H, Shown)]) -> Option<(H, H, PrimaryServer)> {
+    shown.iter().enumerate().find_map(|(place, (host, one))| {
+        let is_split = |(_, other): &&(H, Shown)| other.server == one.server && other.started_at != one.started_at;
+        shown.get(place + 1..)?.iter().find(is_split).map(|(other, _)| (*host, *other, one.server))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,6 +264,21 @@ mod tests {
         assert!(Shown::of(&shown(None, "false", Some("00000001")), &expected(None)).is_ok());
         assert!(matches!(of_error(b"42P01", String::new()), Misdirected::OtherDatabase));
         assert!(matches!(of_error(b"42501", String::new()), Misdirected::Unreadable(_)));
+    }
+
+    #[test]
+    fn two_servers_of_one_timeline_are_seen_and_one_with_two_names_is_none() {
+        let found = |servers: &[(i32, i64)]| {
+            let shown = |(timeline, started_at): &(i32, i64)| {
+                let server = PrimaryServer { system_identifier: 1, timeline: *timeline };
+                Shown { server, started_at: *started_at }
+            };
+            let shown: Vec<(&str, Shown)> = ["a", "b", "c"].into_iter().zip(servers.iter().map(shown)).collect();
+            two_primaries(&shown).map(|(one, other, server)| (one, other, server.timeline))
+        };
+        assert_eq!(found(&[]), None);
+        assert_eq!(found(&[(1, 10), (1, 10), (2, 20)]), None);
+        assert_eq!(found(&[(1, 10), (2, 20), (2, 30)]), Some(("b", "c", 2)));
     }
 
     #[test]

@@ -119,7 +119,12 @@ enum Verb {
     /// Cut a move over that waits for it
     Cutover { move_id: i32 },
     /// After the switch: make the source own the partitions again, with what was written at the target
-    Rollback { move_id: i32 },
+    Rollback {
+        move_id: i32,
+        /// Of a rollback that has failed, since the source failed over and may lack rows: delete the target's rows all the same
+        #[arg(long)]
+        unverified: bool,
+    },
     /// After the switch: compare both sides once more, and delete the source's rows. Exit 4 where they differ
     Finish {
         move_id: i32,
@@ -298,7 +303,10 @@ fn run(map: &str, common: &Common, verb: Verb) -> anyhow::Result<ExitCode> {
             Verb::Pause { move_id } => move_verbs::ask(map, move_id, Some(Asked::Pause), common.json).await?,
             Verb::Resume { move_id } => move_verbs::ask(map, move_id, None, common.json).await?,
             Verb::Cutover { move_id } => move_verbs::ask(map, move_id, Some(Asked::Cutover), common.json).await?,
-            Verb::Rollback { move_id } => move_verbs::ask(map, move_id, Some(Asked::Rollback), common.json).await?,
+            Verb::Rollback { move_id, unverified } => {
+                let asked = if unverified { Asked::RollbackUnverified } else { Asked::Rollback };
+                move_verbs::ask(map, move_id, Some(asked), common.json).await?;
+            }
             Verb::Finish { move_id, unverified } => {
                 let asked = if unverified { Asked::FinishUnverified } else { Asked::Finish };
                 move_verbs::ask(map, move_id, Some(asked), common.json).await?;

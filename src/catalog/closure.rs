@@ -492,6 +492,7 @@ impl<'a> Walk<'a> {
             return;
         }
         let Some(function) = self.catalog.functions.get(&oid) else { return };
+        self.effects.names_left.extend(function.custom_settings.iter().cloned());
         if function.runs_queries() {
             self.effects.may_do_anything();
             self.give_up(format!("function \"{}\" runs a query that is given to it as text", function.name));
@@ -516,7 +517,10 @@ impl<'a> Walk<'a> {
             "sql" | "plpgsql" => self.body(function),
             other => {
                 self.notifies |= mentions_notify(&function.body);
-                self.effects.add(&SessionEffects::of_unread(&function.body));
+                self.effects.add(&match other {
+                    "c" => SessionEffects::of_c_function(&function.name, function.volatility),
+                    _ => SessionEffects::of_other_language(&function.body),
+                });
                 self.give_up(format!("function \"{}\" is written in {other}", function.name));
             }
         }

@@ -4,8 +4,8 @@
 //! PostgreSQL prints (with an empty search path) are what both share. Where major versions print, or have, something otherwise, what
 //! it means is compared. Holds no row, no sequence position, no privilege.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -32,6 +32,15 @@ impl ObjectName {
     /// A part of a relation: `ObjectName::part_of("table public.books", "column", "isbn")`.
     pub fn part_of(parent: impl Into<String>, kind: &'static str, name: impl Into<String>) -> Self {
         Self { parent: Some(parent.into()), kind, name: name.into() }
+    }
+
+    /// The object of its own that it is, or is part of.
+    fn whole(&self) -> String {
+        self.parent.clone().unwrap_or_else(|| self.as_parent())
+    }
+
+    pub fn is_extension(&self) -> bool {
+        self.kind == EXTENSION
     }
 
     /// How a part names this object as its parent.
@@ -63,6 +72,8 @@ pub struct Definitions {
     server_major: u32,
     /// By the name by which parts know it.
     wholes: BTreeMap<String, Arc<Whole>>,
+    /// By whole and kind: objects of which only this much is known that they are there, since others hold what the rest is printed from.
+    held: BTreeSet<(String, &'static str)>,
 }
 
 /// An object of its own with its parts.
@@ -115,7 +126,7 @@ impl Definitions {
     }
 
     pub fn insert(&mut self, object: ObjectName, definition: impl Into<String>) {
-        let whole = object.parent.clone().unwrap_or_else(|| object.as_parent());
+        let whole = object.whole();
         let whole = Arc::make_mut(self.wholes.entry(whole).or_default());
         whole.digest = OnceLock::new();
         match object.parent {
@@ -126,7 +137,17 @@ impl Definitions {
         }
     }
 
+    /// Definitions of this kind in this whole are not known.
+    pub fn hold(&mut self, whole: impl Into<String>, kind: &'static str) {
+        self.held.insert((whole.into(), kind));
+    }
+
+    fn is_held(&self, object: &ObjectName) -> bool {
+        !self.held.is_empty() && self.held.contains(&(object.whole(), object.kind))
+    }
+
     pub fn extend(&mut self, others: Definitions) {
+        self.held.extend(others.held);
         for (name, whole) in others.wholes {
             match self.wholes.entry(name) {
                 Entry::Vacant(free) => {
@@ -145,6 +166,7 @@ impl Definitions {
     /// An object of its own, with its parts: `definitions.remove("table public.books")`.
     pub fn remove(&mut self, whole: &str) {
         self.wholes.remove(whole);
+        self.held.retain(|(held, _)| held != whole);
     }
 
     pub fn contains(&self, object: &ObjectName) -> bool {
@@ -194,7 +216,8 @@ impl Definitions {
     /// One relation and its parts: `definitions.of("table public.books")`.
     pub fn of(&self, whole: &str) -> Definitions {
         let found = self.wholes.get(whole).map(|found| (whole.to_owned(), Arc::clone(found)));
-        Self { server_major: self.server_major, wholes: found.into_iter().collect() }
+        let held = self.held.iter().filter(|(held, _)| held == whole).cloned().collect();
+        Self { server_major: self.server_major, wholes: found.into_iter().collect(), held }
     }
 
     /// Of what can have parts.
@@ -211,8 +234,14 @@ impl Definitions {
         self.wholes.get(name).is_some_and(|whole| whole.own.is_some())
     }
 
-    /// One sentence a difference; `here` is `self`. An extension that only the other has is none: statements do not know it.
+    /// One sentence a difference; `here` is `self`.
     pub fn differences(&self, there: &Definitions) -> Vec<String> {
+        self.differing(there).into_iter().map(|(_, sentence)| sentence).collect()
+    }
+
+    /// What differs, and a sentence that says how. An extension that only the other has is no difference: statements do not know it.
+    /// A definition that is not known is none either.
+    pub fn differing(&self, there: &Definitions) -> Vec<(ObjectName, String)> {
         let mut found = Vec::new();
         let majors = (self.server_major, there.server_major);
         let is_part_of_missing =
@@ -220,15 +249,16 @@ impl Definitions {
         for (object, definition) in self.in_order().filter(|(object, _)| is_comparable(object, majors)) {
             match there.get(object) {
                 None if is_part_of_missing(object, there) => {}
-                None => found.push(format!("{object} exists here and is missing there")),
+                None => found.push((object.clone(), format!("{object} exists here and is missing there"))),
+                Some(_) if self.is_held(object) || there.is_held(object) => {}
                 Some(other) if is_same(object, (majors.0, definition), (majors.1, other)) => {}
-                Some(other) => found.extend(describe(object, definition, other)),
+                Some(other) => found.extend(describe(object, definition, other).map(|sentence| (object.clone(), sentence))),
             }
         }
         for (object, _) in there.in_order().filter(|(object, _)| is_comparable(object, majors)) {
             let is_harmless = object.kind == EXTENSION || is_part_of_missing(object, self);
             if !self.contains(object) && !is_harmless {
-                found.push(format!("{object} is missing here and exists there"));
+                found.push((object.clone(), format!("{object} is missing here and exists there")));
             }
         }
         found
@@ -309,6 +339,20 @@ mod tests {
         other.insert(ObjectName::part_of("table public.books", "column", "year"), "bigint");
         assert_eq!(books().differences(&other), [r#"column "year" of table "public.books" is integer here and bigint there"#]);
         assert_ne!(books().digest(), other.digest());
+    }
+
+    #[test]
+    fn a_definition_that_is_not_known_is_no_difference() {
+        let mut other = books();
+        other.insert(ObjectName::part_of("table public.books", "column", "year"), "");
+        other.hold("table public.books", "column");
+        assert_eq!((books().differences(&other), other.differences(&books())), (Vec::new(), Vec::new()));
+        other.insert(ObjectName::new("table", "public.books"), "foreign");
+        assert_eq!(books().differences(&other).len(), 1);
+        other.remove("table public.books");
+        other.extend(books());
+        other.insert(ObjectName::part_of("table public.books", "column", "year"), "bigint");
+        assert_eq!(books().differences(&other).len(), 1);
     }
 
     #[test]

@@ -31,8 +31,20 @@ pub struct SessionEffects {
     pub custom_names: BTreeSet<String>,
     /// Settings of the transaction alone. They end with it by themselves; its statements on other shards have to know of them.
     pub settings_of_transaction: ChangedSettings,
-    /// Custom settings of the transaction that need not be read back. Their names stay on the connection.
+    /// Custom settings of the transaction, or of a function's SET clause, that need not be read back. Their names stay on the connection.
     pub names_left: BTreeSet<String>,
+    /// The same, of names that no body says.
+    pub unnamed_left: UnnamedLeft,
+}
+
+/// How the names of custom settings come about that are left on the connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UnnamedLeft {
+    #[default]
+    Nothing,
+    /// The functions are given them, perhaps as constants or parameters of the statement.
+    Given,
+    Made,
 }
 
 /// Settings of the session, not of the transaction alone.
@@ -113,7 +125,7 @@ impl ChangedSettings {
 
 impl SessionEffects {
     pub fn is_nothing(&self) -> bool {
-        self.names_left.is_empty() && self.leaves_only_names()
+        self.names_left.is_empty() && self.unnamed_left == UnnamedLeft::Nothing && self.leaves_only_names()
     }
 
     /// The connection is what it was, but for settings that have a name there and no value.
@@ -151,6 +163,7 @@ impl SessionEffects {
         self.custom_names.extend(other.custom_names.iter().cloned());
         self.settings_of_transaction.add(&other.settings_of_transaction);
         self.names_left.extend(other.names_left.iter().cloned());
+        self.unnamed_left = self.unnamed_left.max(other.unnamed_left);
     }
 
     pub fn sets(&mut self, name: &str) {
@@ -162,6 +175,12 @@ impl SessionEffects {
     pub fn sets_for_transaction(&mut self, name: Option<&str>) {
         self.names_left.extend(name.filter(|name| name.contains('.')).map(str::to_ascii_lowercase));
         self.settings_of_transaction.add(&name.map_or(ChangedSettings::Any, ChangedSettings::named));
+    }
+
+    /// The same, of a name that the text does not say. `is_given`: it is a parameter or variable as it is.
+    pub fn sets_unnamed_for_transaction(&mut self, is_given: bool) {
+        self.sets_for_transaction(None);
+        self.unnamed_left = self.unnamed_left.max(if is_given { UnnamedLeft::Given } else { UnnamedLeft::Made });
     }
 
     pub fn sets_any(&mut self) {
@@ -180,15 +199,27 @@ impl SessionEffects {
         self.kept.iter().copied().filter(move |kept| !(*kept == Kept::GivenText || (is_given && *kept == Kept::PreparedByText)))
     }
 
-    /// The setting whose name no body says has one of these names, each a whole constant or parameter.
+    /// The setting whose name no body says has one of these names, each a whole constant or parameter. Where a name is left that is
+    /// none of them, nobody else may have the connection.
     pub fn with_names(&self, constants: impl Iterator<Item = String>) -> Self {
-        let names: BTreeSet<String> = constants.filter(|constant| is_custom_name(constant)).take(CUSTOM_NAMES_MAX).collect();
+        let names = constants.filter(|constant| is_custom_name(constant)).map(|name| name.to_ascii_lowercase());
+        let names: BTreeSet<String> = names.collect();
         let mut all = self.clone();
         if !names.is_empty() {
             all.kept.remove(&Kept::UnnamedSetting);
         }
-        all.custom_names.extend(names.iter().map(|name| name.to_ascii_lowercase()));
+        match std::mem::take(&mut all.unnamed_left) {
+            UnnamedLeft::Nothing => {}
+            UnnamedLeft::Given if !names.is_empty() => all.names_left.extend(names.iter().cloned()),
+            UnnamedLeft::Given | UnnamedLeft::Made => all.is_closed = true,
+        }
+        all.custom_names.extend(names);
         all
+    }
+
+    /// Are there names that only the statement's values may say?
+    pub fn is_to_be_named(&self) -> bool {
+        self.kept.contains(&Kept::UnnamedSetting) || self.unnamed_left != UnnamedLeft::Nothing
     }
 
     /// Custom settings that may be set, for the session or for the transaction: their names stay on the connection, whatever ends it.
@@ -212,6 +243,7 @@ impl SessionEffects {
         self.custom_names.append(&mut self.named);
         self.settings_of_transaction = ChangedSettings::Nothing;
         self.names_left = BTreeSet::new();
+        self.unnamed_left = UnnamedLeft::Nothing;
         self
     }
 
@@ -227,6 +259,7 @@ impl SessionEffects {
             effects.sets_any();
             effects.custom_names = custom_names(&text);
         }
+        effects.is_closed = calls_made_name(&text) || names_setting_of_object(&text, &words);
         let is_dropped_at_commit = has_pair("commit", "drop");
         let makes_temporary =
             ["create", "local", "global", "into"].iter().any(|before| has_pair(before, "temp") || has_pair(before, "temporary"));
@@ -248,6 +281,22 @@ impl SessionEffects {
             }
         }
         effects
+    }
+
+    /// Of a body in another language: these keep values from call to call, which no reset takes away.
+    pub fn of_other_language(body: &str) -> Self {
+        let effects = Self::of_unread(body);
+        let body = body.to_ascii_lowercase();
+        let has_globals = words(&body).any(|word| matches!(word, "_shared" | "gd" | "sd" | "global" | "globalthis"));
+        Self { is_closed: effects.is_closed || has_globals, ..effects }
+    }
+
+    /// Something is left that outlives a reset.
+    pub fn outlives_reset(&self) -> bool {
+        let is_kept = |kept: &Kept| {
+            matches!(kept, Kept::Library | Kept::RemoteConnection | Kept::Replication | Kept::Backup | Kept::UnnamedSetting)
+        };
+        self.is_closed || self.kept.iter().any(is_kept) || !self.custom_names.is_empty()
     }
 
     /// Of a call of a function of PostgreSQL itself, or of an extension, by its name alone. `set_config` is told by its arguments.
@@ -274,12 +323,13 @@ impl SessionEffects {
         self.sets_any();
     }
 
-    /// Of a function of an extension that is written in C.
-    pub fn of_extension_function(name: &str, volatility: char) -> Self {
+    /// Of a function that is written in C: what it keeps in the session's memory no reset takes away.
+    pub fn of_c_function(name: &str, volatility: char) -> Self {
         let known = Self::of_function(name);
         let is_harmless = volatility != 'v' || HARMLESS_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
         let is_known = is_harmless || !known.is_nothing();
-        SessionEffects { is_unproven: known.is_unproven || !is_known, ..known }
+        let (is_unproven, is_closed) = (known.is_unproven || !is_known, known.is_closed || !is_known);
+        SessionEffects { is_unproven, is_closed, ..known }
     }
 
     /// A definition, as PostgreSQL prints it, names something of PostgreSQL's own that leaves something behind: pg_depend does not
@@ -302,7 +352,7 @@ fn is_session_lock(name: &str) -> bool {
 const RUNS_TEXT: [&str; 5] = ["query_to_xml", "query_to_xmlschema", "query_to_xml_and_xmlschema", "ts_stat", "ts_rewrite"];
 
 /// Volatile functions of known extensions that keep no state in the session.
-const HARMLESS_PREFIXES: [&str; 18] = [
+const HARMLESS_PREFIXES: [&str; 20] = [
     "uuid_",
     "gen_",
     "normal_rand",
@@ -321,6 +371,8 @@ const HARMLESS_PREFIXES: [&str; 18] = [
     "heap_",
     "dblink",
     "hypopg_hide",
+    "pgp_",
+    "crypt",
 ];
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -339,7 +391,7 @@ fn custom_settings(settings: &ChangedSettings) -> impl Iterator<Item = &str> {
 fn custom_names(text: &str) -> BTreeSet<String> {
     let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '.' | '$');
     let names = text.split(|letter: char| !is_part(letter)).filter(|word| is_custom_name(word));
-    names.take(CUSTOM_NAMES_MAX).map(str::to_owned).collect()
+    names.map(str::to_owned).collect()
 }
 
 /// A name as PostgreSQL takes one for a custom setting.
@@ -352,8 +404,6 @@ pub fn is_custom_name(word: &str) -> bool {
 
 /// Longer than any name of a setting.
 const NAME_BYTES_MAX: usize = 256;
-
-const CUSTOM_NAMES_MAX: usize = 32;
 
 /// A text that is made when it runs sets something whose name does not stand in it: `'SET ' || name`, `set_config(name, …)`.
 fn sets_unnamed(text: &str) -> bool {
@@ -372,6 +422,75 @@ fn sets_unnamed(text: &str) -> bool {
     };
     let calls = text.split("set_config").skip(1).filter_map(|after| after.trim_start().strip_prefix('('));
     has_unnamed_set || calls.into_iter().any(|arguments| !is_named(arguments))
+}
+
+/// A text that is made when it runs calls a function whose name is put into it: `format('SELECT %I(1)', f)`, `'SELECT ' || f || '(1)'`.
+/// What that leaves no body says.
+fn calls_made_name(text: &str) -> bool {
+    let calls = |before: &str| {
+        let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+        // The schema of the name.
+        let before = ["%i.", "%s."].iter().find_map(|schema| before.strip_suffix(schema)).unwrap_or(before);
+        let last = before.trim_end().rsplit(|letter: char| !is_part(letter)).next().unwrap_or_default();
+        !NO_CALL_AFTER.contains(&last)
+    };
+    let by_format = ["%i(", "%s("].iter().flat_map(|made| text.match_indices(made)).any(|(at, _)| calls(text.split_at(at).0));
+    let by_appending = text.match_indices("||").any(|(at, _)| {
+        let (before, after) = text.split_at(at);
+        let next = after.trim_start_matches('|').trim_start().strip_prefix('\'');
+        let is_open = next.is_some_and(|constant| constant.trim_start().starts_with('('));
+        is_open && before.rsplit_once('\'').is_some_and(|(constant, _)| calls(constant))
+    });
+    by_format || by_appending
+}
+
+/// Words that a list in parentheses may follow with one name in between.
+const NO_CALL_AFTER: [&str; 26] = [
+    "into",
+    "table",
+    "exists",
+    "on",
+    "only",
+    "references",
+    "index",
+    "view",
+    "using",
+    "as",
+    "with",
+    "key",
+    "unique",
+    "constraint",
+    "type",
+    "domain",
+    "role",
+    "function",
+    "procedure",
+    "aggregate",
+    "in",
+    "values",
+    "any",
+    "all",
+    "over",
+    "filter",
+];
+
+/// A function, role or database gets a setting: the server looks at it, and has its name on this connection afterwards.
+fn names_setting_of_object(text: &str, words: &[&str]) -> bool {
+    let has = |among: &[&str]| words.iter().any(|word| among.contains(word));
+    let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '$');
+    let is_named =
+        |name: &str| is_custom_name(name.split(|letter: char| !(is_part(letter) || letter == '.')).next().unwrap_or_default());
+    let may_name = |after: &str| {
+        let name = after.trim_start().trim_start_matches('"');
+        after.starts_with(|letter: char| letter.is_whitespace() || letter == '\'') && (is_named(name) || !name.starts_with(is_part))
+    };
+    has(&["create", "alter"])
+        && has(&["function", "procedure", "routine", "role", "user", "database"])
+        && text.match_indices("set").any(|(at, word)| {
+            let (before, rest) = text.split_at(at);
+            let after = rest.get(word.len()..).unwrap_or_default();
+            !before.ends_with(is_part) && may_name(after)
+        })
 }
 
 /// A statement in the text begins with this word: at its front, after a semicolon or a quote. The SET of an UPDATE stands after a
@@ -428,8 +547,46 @@ mod tests {
         for unnamed in [&["tenant", "5"][..], &["app."], &["it is app.a"], &["joe@example.com", "7.5"]] {
             assert!(with(unnamed).kept.contains(&Kept::UnnamedSetting), "{unnamed:?}");
         }
+        let many: Vec<String> = (0..40).flat_map(|number| [format!("app.n{number:02}"), "app.n00".to_owned()]).collect();
+        assert_eq!(effects.with_names(many.into_iter()).custom_names.len(), 40);
         let named = with(&["5", "app.Tenant"]);
         assert!(named.kept.is_empty() && named.custom_names.contains("app.tenant"), "{named:?}");
+        for (is_given, constant, is_closed) in [(true, "app.Tenant", false), (true, "tenant", true), (false, "app.tenant", true)] {
+            let mut effects = SessionEffects::default();
+            effects.sets_unnamed_for_transaction(is_given);
+            assert!(effects.is_to_be_named() && !effects.is_nothing());
+            let named = effects.with_names([constant.to_owned()].into_iter());
+            assert_eq!((named.is_closed, named.names_left.contains("app.tenant")), (is_closed, !is_closed), "{constant}");
+            assert!(!named.is_to_be_named());
+        }
+    }
+
+    #[test]
+    fn what_no_reset_takes_back_closes_the_connection() {
+        let is_closed = |text: &str| SessionEffects::of_unread(text).is_closed;
+        for text in [
+            "EXECUTE format('SELECT %I()', f)",
+            "EXECUTE format('SELECT %I.%I(1)', s, f)",
+            "EXECUTE 'SELECT ' || f || '(1)'",
+            "EXECUTE 'CALL ' || quote_ident(f) || ' ()'",
+            "EXECUTE 'CREATE FUNCTION f() RETURNS int LANGUAGE sql SET app.x = 1 AS $x$ SELECT 1 $x$'",
+            "EXECUTE format('ALTER FUNCTION f() SET %I = 1', n)",
+            "EXECUTE 'ALTER ROLE r SET ' || n || ' = 1'",
+        ] {
+            assert!(is_closed(text), "{text}");
+        }
+        for text in [
+            "EXECUTE format('INSERT INTO %I(a, b) VALUES (1, 2)', t)",
+            "EXECUTE format('INSERT INTO %I.%I (a) SELECT 1', s, t)",
+            "EXECUTE 'INSERT INTO ' || t || '(a) VALUES (1)'",
+            "EXECUTE 'INSERT INTO ' || quote_ident(t) || ' (a) VALUES (1)'",
+            "EXECUTE 'SELECT 1 WHERE a IN ' || '(1, 2)'",
+            "EXECUTE 'CREATE TABLE ' || t || ' (a int)'",
+            "EXECUTE 'CREATE FUNCTION f() RETURNS int LANGUAGE sql SET search_path = a AS $x$ SELECT 1 $x$'",
+            "EXECUTE format('UPDATE %I SET a = 1', t)",
+        ] {
+            assert!(!is_closed(text), "{text}");
+        }
     }
 
     #[test]
@@ -499,9 +656,12 @@ mod tests {
         assert_eq!(SessionEffects::of_function("set_limit").settings, named(&["pg_trgm.similarity_threshold"]));
         assert!(SessionEffects::of_function("pg_try_advisory_lock_shared").kept.contains(&Kept::AdvisoryLock));
         assert!(SessionEffects::of_function("pg_advisory_xact_lock").is_nothing());
-        assert!(SessionEffects::of_extension_function("uuid_generate_v4", 'v').is_nothing());
-        assert!(SessionEffects::of_extension_function("http_set_curlopt", 'v').is_unproven);
-        assert!(SessionEffects::of_extension_function("similarity", 'i').is_nothing());
+        assert!(SessionEffects::of_c_function("uuid_generate_v4", 'v').is_nothing());
+        assert!(SessionEffects::of_c_function("http_set_curlopt", 'v').is_closed);
+        assert!(SessionEffects::of_c_function("similarity", 'i').is_nothing());
+        for (body, is_closed) in [("$_SHARED{a} = 1", true), ("GD['a'] = 1", true), ("return 1", false)] {
+            assert_eq!(SessionEffects::of_other_language(body).is_closed, is_closed, "{body}");
+        }
         for (text, is_mentioned) in [("(set_config('a', 'b', false))", true), ("(a > 1)", false), ("pg_advisory_lock(k)", true)] {
             assert_eq!(SessionEffects::is_mentioned(text), is_mentioned, "{text}");
         }

@@ -26,7 +26,7 @@ pub use closure::{
 pub use conversions::Conversion;
 pub use definitions::{COLUMN_ORDER, Definitions, NOT_NULL, ObjectName};
 pub use dependents::{Held, mentions};
-pub use effects::{ChangedSettings, Kept, SessionEffects, is_custom_name};
+pub use effects::{ChangedSettings, Kept, SessionEffects, UnnamedLeft, is_custom_name};
 pub use numbering::{Numbering, SequenceName, identity_in_default, qualified_name};
 pub use quote::{hex, quoted_identifier, quoted_literal, quoted_name, shown_name, type_anywhere};
 
@@ -146,6 +146,8 @@ pub struct Relation {
     /// Rules other than a view's `_RETURN`: their names.
     pub rules: Vec<String>,
     pub has_row_security: bool,
+    /// Of a view: what it reads is read with the rights of who reads it, row security among them, not with its owner's.
+    pub is_security_invoker: bool,
     /// Parents (inheritance or partitioning) and children, by oid.
     pub parents: Vec<Oid>,
     pub children: Vec<Oid>,
@@ -171,6 +173,7 @@ impl Relation {
             view_definition: None,
             rules: Vec::new(),
             has_row_security: false,
+            is_security_invoker: false,
             parents: Vec::new(),
             children: Vec::new(),
             partition_columns: (kind != RelationKind::PartitionedTable).then(Vec::new),
@@ -318,6 +321,8 @@ pub struct Function {
     pub types: Vec<Oid>,
     /// `SET search_path` of the function, if any.
     pub search_path: Option<Vec<String>>,
+    /// Custom settings of its SET clauses, in lower case: a call leaves their names on the connection.
+    pub custom_settings: Vec<String>,
 }
 
 impl Function {

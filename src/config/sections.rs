@@ -128,6 +128,7 @@ pub struct CrossShardConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct MovesConfig {
     pub grace_ms: u64,
+    pub driver_lease_ms: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -275,7 +276,7 @@ impl Default for CrossShardConfig {
 
 impl Default for MovesConfig {
     fn default() -> Self {
-        Self { grace_ms: 900_000 }
+        Self { grace_ms: 900_000, driver_lease_ms: 4000 }
     }
 }
 

@@ -16,6 +16,7 @@ pub(super) fn validate(config: &Config) -> Result<(), ConfigError> {
     auth(&config.auth, &config.listen)?;
     cross_shard(config)?;
     within("moves.grace_ms", config.moves.grace_ms, 0..=30 * DAY_MS)?;
+    within("moves.driver_lease_ms", config.moves.driver_lease_ms, 2000..=60_000)?;
     config.log.level.parse::<tracing_subscriber::filter::Targets>().map(drop).map_err(|_| {
         ConfigError::invalid(
             "log.level",

@@ -293,6 +293,7 @@ async fn look_at(shard: &Shard, config: &Config, needs: Needs) -> (Vec<Finding>,
     if !shard.state.is_ready() {
         found.push(Finding::new(&subject, "it is not online yet", "Call shardgate.add_shard() again to finish its preparation."));
     }
+    found.extend(shard::two_primaries(shard, &subject).await);
     let mut connection = match ShardConnection::open(shard).await {
         Ok(connection) => connection,
         Err(error) => {

@@ -6,7 +6,7 @@
 use pg_raw_parse::{ConstValue, Node};
 
 use super::names::nearest;
-use crate::catalog::{Column, Relation, quoted_identifier};
+use crate::catalog::{Catalog, Column, Relation, quoted_identifier, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{FunctionArgument, KeyColumn, KeyFunction, KeyType};
 use crate::shardmap::Strategy;
@@ -30,12 +30,12 @@ pub(super) struct TableKey {
 const KEY_COLUMNS_MAX: usize = 8;
 
 impl TableKey {
-    pub(super) fn resolve(text: &str, relation: &Relation, strategy: Strategy) -> Result<Self, PgError> {
+    pub(super) fn resolve(text: &str, catalog: &Catalog, relation: &Relation, strategy: Strategy) -> Result<Self, PgError> {
         let items = parse(text)?;
         let mut key = TableKey { columns: Vec::new(), types: Vec::new() };
         for item in items {
             let column = relation.column(&item.column).ok_or_else(|| unknown_column(relation, &item.column))?;
-            let column_type = column_type(relation, column)?;
+            let column_type = column_type(catalog, relation, column)?;
             let key_type = match &item.function {
                 None => column_type,
                 Some(function) => function.result_type(column_type).ok_or_else(|| {
@@ -53,11 +53,16 @@ impl TableKey {
                     "Use the column that it is generated from, with a key function if need be.",
                 ));
             }
-            if strategy == Strategy::Range && key_type == KeyType::Bool {
+            let without_ranges = match key_type {
+                KeyType::Bool => Some("It has two values."),
+                KeyType::Numeric => Some("There is no next number, where another range would begin."),
+                _ => None,
+            };
+            if let (Strategy::Range, Some(reason)) = (strategy, without_ranges) {
                 return Err(PgError::unsupported(
-                    format!("cannot distribute by range of boolean column \"{}\"", column.name),
-                    "It has two values.",
-                    "Use strategy 'lookup'.",
+                    format!("cannot distribute by range of {} column \"{}\"", key_type.name(), column.name),
+                    reason,
+                    "Use strategy 'lookup', or 'hash'.",
                 ));
             }
             key.columns.push(KeyColumn { column: column.name.clone(), column_type, function: item.function });
@@ -67,7 +72,7 @@ impl TableKey {
     }
 }
 
-fn column_type(relation: &Relation, column: &Column) -> Result<KeyType, PgError> {
+fn column_type(catalog: &Catalog, relation: &Relation, column: &Column) -> Result<KeyType, PgError> {
     if !column.is_deterministic {
         return Err(PgError::unsupported(
             format!("cannot use column \"{}\" of table \"{}\" as shard key", column.name, relation.name),
@@ -86,16 +91,49 @@ fn column_type(relation: &Relation, column: &Column) -> Result<KeyType, PgError>
         | KeyType::Uuid
         | KeyType::Date
         | KeyType::Bool
-        | KeyType::Bytea => true,
+        | KeyType::Bytea
+        | KeyType::Numeric => true,
     });
     key_type.ok_or_else(|| {
-        PgError::unsupported(
-            format!("cannot use column \"{}\" of table \"{}\" as shard key", column.name, relation.name),
-            format!("Its type is {}.", column.type_name),
-            "Shard keys are smallint, integer, bigint, text, varchar, char(n), uuid, date, timestamp, timestamptz, boolean or bytea; \
-             timestamps without a lower precision than microseconds.",
-        )
+        let message = format!("cannot use column \"{}\" of table \"{}\" as shard key", column.name, relation.name);
+        match with_built_in_type(catalog, relation, column) {
+            Some(hint) => PgError::unsupported(
+                message,
+                format!(
+                    "Its type is {}. Partitions are moved by logical replication, whose filters take columns of PostgreSQL's own \
+                     types only.",
+                    column.type_name
+                ),
+                hint,
+            ),
+            None => PgError::unsupported(
+                message,
+                format!("Its type is {}.", column.type_name),
+                "Shard keys are smallint, integer, bigint, numeric, text, varchar, char(n), uuid, date, timestamp, timestamptz, boolean \
+                 or bytea; timestamps without a lower precision than microseconds.",
+            ),
+        }
     })
+}
+
+/// What makes the column one of a type that a shard key may have, where its values would be the same.
+fn with_built_in_type(catalog: &Catalog, relation: &Relation, column: &Column) -> Option<String> {
+    let own = catalog.types.get(&column.type_oid)?;
+    let name = quoted_identifier(&column.name);
+    let alter = format!("ALTER TABLE {} ALTER COLUMN {name} TYPE", quoted_name(&relation.schema, &relation.name));
+    match (own.kind, KeyType::of_column(catalog.under_domains(column.type_oid))) {
+        ('d', Some(base)) => Some(format!(
+            "Use the type under the domain, and make the domain's checks those of the table: {alter} {}.",
+            base.name()
+        )),
+        ('e', _) => {
+            Some(format!("Use text, with the labels in a check: {alter} text USING {name}::text, ADD CHECK ({name} IN (…))."))
+        }
+        ('b', _) if own.name == "citext" => Some(format!(
+            "Use text in lower case, in the table and in statements: {alter} text USING lower({name}), ADD CHECK ({name} = lower({name}))."
+        )),
+        _ => None,
+    }
 }
 
 fn unknown_column(relation: &Relation, name: &str) -> PgError {

@@ -199,7 +199,7 @@ impl Schema {
             let candidate =
                 Candidate { catalog: &self.catalog, map: &map, relation, kind, reader: &BODY_READER, declared: &declared };
             add(obstacles, candidate.obstacles().into_iter().map(|obstacle| of_table(relation, obstacle)));
-            let table = Table { schema: name.0.clone(), name: name.1.clone(), kind: TableKind::Reference };
+            let table = Table { schema: name.0.clone(), name: name.1.clone(), kind: TableKind::Reference, renamed: None };
             map.tables.insert(name, Arc::new(table));
         }
         map
@@ -213,7 +213,7 @@ impl Schema {
         for member in members.list.iter().filter(|member| !member.is_declared) {
             let Some(relation) = later.relations.get(&member.relation.oid) else { continue };
             obstacles.extend(names::inheritance(&self.catalog, member.relation).map(|error| of_error(&error)));
-            match TableKey::resolve(&key_text(&member.key), relation, strategy) {
+            match TableKey::resolve(&key_text(&member.key), later, relation, strategy) {
                 Ok(key) => keyed.push((relation, key)),
                 // What is said of the column before is the cause.
                 Err(_) if !members.obstacles.is_empty() => {}

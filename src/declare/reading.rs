@@ -41,7 +41,7 @@ pub(super) fn with_tables(
     for (relation, key) in tables {
         let name = (relation.schema.clone(), relation.name.clone());
         let kind = TableKind::Sharded { group: id, key: key.to_vec() };
-        map.tables.insert(name.clone(), Arc::new(Table { schema: name.0, name: name.1, kind }));
+        map.tables.insert(name.clone(), Arc::new(Table { schema: name.0, name: name.1, kind, renamed: None }));
     }
     map
 }

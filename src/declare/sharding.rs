@@ -186,7 +186,7 @@ async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> R
     let had_leftover = gate::open_leftovers(control, &mut turn.home, &family_names(&catalog, &relations)).await?;
     for (relation, (_, key)) in relations.iter().zip(&request.tables) {
         if let Some(known) = turn.snapshot.table(&relation.schema, &relation.name) {
-            return Ok(already_declared(relation, known, (key, request.strategy), had_leftover)?);
+            return Ok(already_declared((&*catalog, relation), known, (key, request.strategy), had_leftover)?);
         }
     }
     let mut has_rows = false;
@@ -283,14 +283,14 @@ fn refuse_obstacles(
 
 /// `had_leftover`: a call that ended half-way is at its end now, if it was for the same key.
 fn already_declared(
-    relation: &Relation,
+    (catalog, relation): (&Catalog, &Relation),
     known: &Table,
     (wanted, strategy): (&str, Option<Strategy>),
     had_leftover: bool,
 ) -> Result<(), PgError> {
     let error = match &known.kind {
         TableKind::Sharded { key, .. } => {
-            let asked = TableKey::resolve(wanted, relation, strategy.unwrap_or(Strategy::Hash));
+            let asked = TableKey::resolve(wanted, catalog, relation, strategy.unwrap_or(Strategy::Hash));
             if had_leftover && asked.is_ok_and(|asked| asked.columns == *key) {
                 return Ok(());
             }
@@ -322,7 +322,7 @@ impl Plan {
     ) -> Result<Self, PgError> {
         let home = snapshot.home().ok_or_else(no_shard)?;
         let keys = |strategy: Strategy| -> Result<Vec<TableKey>, PgError> {
-            let key = |(relation, (_, key)): (&&Relation, &(&str, &str))| TableKey::resolve(key, relation, strategy);
+            let key = |(relation, (_, key)): (&&Relation, &(&str, &str))| TableKey::resolve(key, catalog, relation, strategy);
             relations.iter().zip(&request.tables).map(key).collect()
         };
         let colocated = match request.colocate_with {

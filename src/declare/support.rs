@@ -8,6 +8,7 @@
 //! * `next_id` and its blocks: numbers of sequences of the whole cluster ([`numbers`]).
 //! * `residue` and its functions: which rows lie here and are not owned ([`residues`]).
 //! * `backend` and `shut_out`: whose connections there are, and which proxies get none ([`backends`]).
+//! * `shards`, `tables` and the other relations that clients read: their columns, for the catalogue ([`relations`]).
 //! * `refuse_while_declaring`: the gate's trigger function ([`super::gate`]).
 //!
 //! Idempotent. The tables and functions are needed and their failure is an error; the role needs CREATEROLE, which a managed
@@ -15,6 +16,7 @@
 
 mod backends;
 mod numbers;
+mod relations;
 mod residues;
 
 use super::shard_connection::ShardConnection;
@@ -24,7 +26,7 @@ use crate::error::{PgError, SqlState};
 /// Makes what is missing and returns the shard's uuid.
 pub(super) async fn ensure(shard: &mut ShardConnection, client_roles: &[String]) -> Result<String, PgError> {
     shard
-        .run(&format!("{OBJECTS}{}{}{}{COMMIT}", numbers::OBJECTS, residues::OBJECTS, backends::OBJECTS))
+        .run(&format!("{OBJECTS}{}{}{}{}{COMMIT}", numbers::OBJECTS, residues::OBJECTS, backends::OBJECTS, relations::OBJECTS))
         .await
         .map_err(|error| explain(&shard.name, error))?;
     ensure_role(shard, client_roles).await?;
@@ -103,7 +105,7 @@ const IS_COMPLETE: &str = "SELECT to_regclass('shardgate.identity') IS NOT NULL 
      AND to_regprocedure('shardgate.hide_numbers(regclass, bigint)') IS NOT NULL
      AND to_regprocedure('shardgate.residue_hashes(int)') IS NOT NULL AND to_regprocedure('shardgate.residue_keys(int)') IS NOT NULL
      AND to_regprocedure('shardgate.residue_ranges(int)') IS NOT NULL AND to_regprocedure('shardgate.residue_other_keys(int)') IS NOT NULL
-     AND to_regprocedure('shardgate.is_shut_out(bigint, bigint)') IS NOT NULL
+     AND to_regprocedure('shardgate.is_shut_out(bigint, bigint)') IS NOT NULL AND to_regclass('shardgate.clients') IS NOT NULL
      AND EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'shardgate_2pc')";
 
 fn explain(name: &str, error: PgError) -> PgError {

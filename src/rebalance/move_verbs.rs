@@ -14,7 +14,9 @@ use super::moves::drive::Driver;
 use super::progress::ProgressDisplay;
 use super::{RebalanceError, units};
 use crate::failpoint::Failpoints;
-use crate::shardmap::{Asked, Isolation, MapSnapshot, Move, MoveId, MoveOptions, MoveState, PartitionId, Store, TableKind};
+use crate::shardmap::{
+    Asked, DRIVER_LEASE, Isolation, MapSnapshot, Move, MoveId, MoveOptions, MoveState, PartitionId, Store, TableKind,
+};
 
 #[derive(Clone, Debug)]
 pub struct MoveRequest {
@@ -103,6 +105,7 @@ impl<'a> Shown<'a> {
                 | MoveState::CatchingUp
                 | MoveState::Verifying
                 | MoveState::CuttingOver => "delete the copies at the target; the source owns the partitions",
+                MoveState::Failed if the_move.is_rollback => "be refused: the source owns the partitions again",
                 MoveState::Switched | MoveState::CleaningUp | MoveState::Failed => {
                     "be refused: the target owns the partitions, or may"
                 }
@@ -251,7 +254,7 @@ pub async fn ask(map_url: &str, move_id: i32, asked: Option<Asked>, is_json: boo
                 outcome => outcome,
             }
         }
-        Some(Asked::Rollback) => {
+        Some(Asked::Rollback | Asked::RollbackUnverified) => {
             let given_up = |now: &Move| now.state == MoveState::Switched && now.asked != Some(Asked::Rollback);
             match follow(&driver, id, given_up, display).await {
                 Err(RebalanceError::Aborted { .. } | RebalanceError::Refused(_)) => Ok(()),
@@ -287,7 +290,8 @@ async fn driver(map_url: &str) -> Result<Driver, RebalanceError> {
     let store = Store::of_command(map_url).await?;
     store.check().await?;
     let points = Arc::new(Failpoints::from_environment());
-    Ok(Driver { store, id: rand::random_range(1..=i64::MAX), actor: "shard-rebalance".to_owned(), points })
+    let (id, actor) = (rand::random_range(1..=i64::MAX), "shard-rebalance".to_owned());
+    Ok(Driver { store, id, actor, lease: DRIVER_LEASE, points })
 }
 
 async fn require(store: &Store, id: MoveId) -> Result<Move, RebalanceError> {

@@ -24,6 +24,7 @@ pub(super) async fn run(gateway: Arc<Gateway>, metrics: Metrics, stop: Cancellat
         store: gateway.map.store().clone(),
         id: gateway.map.lease().proxy_id().0,
         actor: "shardgate".to_owned(),
+        lease: Duration::from_millis(gateway.config.moves.driver_lease_ms),
         points: Arc::new(Failpoints::from_environment()),
     };
     let shown = MovesShown { metrics, between: Mutex::default() };

@@ -56,6 +56,7 @@ fn set_gauges(metrics: &Metrics, gateway: &Gateway) {
         let sum = shards.entry(state.shard).or_insert((0, 0, 0, true));
         *sum = (sum.0 + state.active, sum.1 + state.idle, sum.2 + state.waiting, sum.3 && pool.is_up());
     }
+    let known = gateway.map.snapshot();
     metrics.keep_shards(shards.keys().map(String::as_str));
     for (shard, (active, idle, waiting, is_up)) in shards {
         let shard = (names::LABEL_SHARD, shard.as_str());
@@ -63,5 +64,7 @@ fn set_gauges(metrics: &Metrics, gateway: &Gateway) {
         metrics.gauge(names::POOL_CONNECTIONS, &[shard, (names::LABEL_STATE, "idle")]).set(idle as f64);
         metrics.gauge(names::POOL_WAITING, &[shard]).set(waiting as f64);
         metrics.gauge(names::SHARD_UP, &[shard]).set(if is_up { 1.0 } else { 0.0 });
+        let is_split = known.shard_by_name(shard.1).is_some_and(|shard| shard.primary.is_split());
+        metrics.gauge(names::SHARD_SPLIT, &[shard]).set(if is_split { 1.0 } else { 0.0 });
     }
 }

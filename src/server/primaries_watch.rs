@@ -8,8 +8,8 @@
 //! A standby keeps its sessions when it is promoted, so that asking costs one short query a second and host. A map that does not answer
 //! keeps nobody from asking.
 //!
-//! Two hosts that are primaries of one timeline at once are no promotion, but a standby that was started as a primary, or a copy: none is
-//! the newer one, and statements may go to either. An administrator hears so.
+//! Two hosts that are primaries of one timeline at once are no promotion, but standbys that were promoted apart from one another, or a copy:
+//! none is the newer one, and none is used until only one is seen, [`GONE_AFTER`] times in a row. An administrator hears so.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::backend::identity::{self, Expected, Shown};
 use crate::config::{Host, ShardUrl};
 use crate::net::connect_to;
 use crate::session::Gateway;
-use crate::shardmap::{Shard, ShardId};
+use crate::shardmap::{PrimaryServer, Shard, ShardId};
 
 pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
     tokio::select! {
@@ -74,8 +74,8 @@ struct Hosts {
     text: String,
     url: Option<ShardUrl>,
     connections: Vec<(Host, Option<PgConnection>)>,
-    /// It was said that two of them are primaries.
-    is_split_told: bool,
+    /// How often one primary at most was seen since there were two.
+    seen_alone: u32,
 }
 
 impl Hosts {
@@ -86,7 +86,11 @@ impl Hosts {
         let url = ShardUrl::parse(&shard.url).ok().filter(|url| url.hosts.len() > 1);
         let hosts = url.iter().flat_map(|url| &url.hosts);
         self.connections = hosts.map(|host| (host.clone(), None)).collect();
-        (self.text, self.url, self.is_split_told) = (shard.url.clone(), url, false);
+        (self.text, self.url, self.seen_alone) = (shard.url.clone(), url, 0);
+        // Perhaps of other servers.
+        if let Some(server) = shard.primary.server() {
+            shard.primary.note_split(server, false);
+        }
     }
 
     async fn ask(&mut self, shard: &Shard) {
@@ -94,23 +98,37 @@ impl Hosts {
         let before = shard.primary.server();
         let asking = self.connections.iter_mut().map(|(host, connection)| ask_one(url, host, connection, shard));
         let shown: Vec<(&Host, Shown)> = join_all(asking).await.into_iter().flatten().collect();
-        match two_primaries(&shown) {
-            Some((one, other)) if !self.is_split_told => {
-                self.is_split_told = true;
-                tracing::error!(
-                    shard = %shard.name, %one, %other,
-                    "two servers of the shard are primaries of the same timeline: stop the one that was not meant to be"
-                );
-            }
-            Some(_) => {}
-            None => self.is_split_told = false,
-        }
+        let two = identity::two_primaries(&shown).filter(|(.., server)| shard.primary.server() == Some(*server));
+        note_split(&mut self.seen_alone, shard, two);
         let now = shard.primary.server();
         if let (Some(before), Some(now)) = (before, now)
             && before != now
         {
             tracing::warn!(shard = %shard.name, timeline = now.timeline, "another server of the shard was promoted");
         }
+    }
+}
+
+fn note_split(seen_alone: &mut u32, shard: &Shard, two: Option<(&Host, &Host, PrimaryServer)>) {
+    match two {
+        Some((one, other, server)) => {
+            *seen_alone = 0;
+            if !shard.primary.is_split() {
+                tracing::error!(
+                    shard = %shard.name, %one, %other,
+                    "two servers of the shard are primaries of the same timeline, and none is used: stop the one that was not meant to be"
+                );
+            }
+            shard.primary.note_split(server, true);
+        }
+        None if shard.primary.is_split() => {
+            *seen_alone += 1;
+            if let (Some(server), true) = (shard.primary.server(), *seen_alone >= GONE_AFTER) {
+                tracing::warn!(shard = %shard.name, "one primary of the shard is left, and is used");
+                shard.primary.note_split(server, false);
+            }
+        }
+        None => {}
     }
 }
 
@@ -145,36 +163,8 @@ async fn ask_one<'a>(
     shown
 }
 
-/// By the time of its start a server is known under two names.
-fn two_primaries<'a>(shown: &[(&'a Host, Shown)]) -> Option<(&'a Host, &'a Host)> {
-    shown.iter().enumerate().find_map(|(place, (host, one))| {
-        let is_split = |(_, other): &&(&Host, Shown)| other.server == one.server && other.started_at != one.started_at;
-        shown.get(place + 1..)?.iter().find(is_split).map(|(other, _)| (*host, *other))
-    })
-}
-
+/// One of them may only be slow.
+const GONE_AFTER: u32 = 2;
 const TELL_EVERY: Duration = Duration::from_millis(250);
 const ASK_EVERY: Duration = Duration::from_secs(1);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::shardmap::PrimaryServer;
-
-    #[test]
-    fn two_servers_of_one_timeline_are_seen_and_one_with_two_names_is_none() {
-        let hosts = ShardUrl::parse("postgres://us@a,b,c/shard").expect("valid").hosts;
-        let found = |servers: &[(i32, i64)]| {
-            let shown = |(timeline, started_at): &(i32, i64)| {
-                let server = PrimaryServer { system_identifier: 1, timeline: *timeline };
-                Shown { server, started_at: *started_at }
-            };
-            let shown: Vec<(&Host, Shown)> = hosts.iter().zip(servers.iter().map(shown)).collect();
-            two_primaries(&shown).map(|(one, other)| (one.name.clone(), other.name.clone()))
-        };
-        assert_eq!(found(&[]), None);
-        assert_eq!(found(&[(1, 10), (1, 10), (2, 20)]), None);
-        assert_eq!(found(&[(1, 10), (2, 20), (2, 30)]), Some(("b".to_owned(), "c".to_owned())));
-    }
-}

@@ -1,7 +1,8 @@
-//! Keeps the picture of the home shard's schema true.
+//! Keeps the picture of the home shard's schema true, and the pools those of the shards as the map has them.
 //!
 //! A change through a proxy is announced by the map: read here, so that a statement seldom has to wait for it. A change made
-//! directly on the home shard is found by a slow look. What a lost proxy has left open is closed.
+//! directly on the home shard is found by a slow look. What a lost proxy has left open is closed. All of that may take long; a shard whose
+//! address or state has changed gets no statement by the one before, so its pools are retired beside it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,13 +12,33 @@ use tokio_util::sync::CancellationToken;
 use crate::session::Gateway;
 
 pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
+    let following = async { tokio::join!(Box::pin(follow_schema(&gateway)), retire_pools(&gateway)) };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        ((), ()) = following => {}
+    }
+}
+
+/// Ends with the map.
+async fn retire_pools(gateway: &Gateway) {
+    let mut epochs = gateway.map.subscribe();
+    let mut known = None;
+    while epochs.changed().await.is_ok() {
+        let snapshot = gateway.map.snapshot();
+        if known.replace(snapshot.declarations_version) != Some(snapshot.declarations_version) {
+            gateway.keep_pools_of(&snapshot);
+        }
+    }
+}
+
+/// Ends with the map.
+async fn follow_schema(gateway: &Gateway) {
     let mut epochs = gateway.map.subscribe();
     let versions = || (gateway.map.load().declarations_version, gateway.map.load().schema_version);
     let mut known = versions();
     let mut last_look = Instant::now();
     loop {
         tokio::select! {
-            () = stop.cancelled() => return,
             changed = epochs.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
@@ -26,10 +47,6 @@ pub(super) async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
         let current = versions();
         if current == known && now.duration_since(last_look) < SLOW_LOOK {
             continue;
-        }
-        if current.0 != known.0 {
-            let snapshot = gateway.map.snapshot();
-            gateway.keep_pools_of(&snapshot);
         }
         if let Err(error) = gateway.control.learn_identities().await {
             tracing::debug!(%error, "the identity of a shard is not known yet");

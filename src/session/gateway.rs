@@ -12,7 +12,7 @@ use super::cancel::CancelRegistry;
 use super::commands::clients::Clients;
 use super::ddl::drift::Drift;
 use super::ddl::schema::CatalogMark;
-use super::ddl::schema_reader::SchemaReader;
+use super::ddl::schema_reader::{KnownByShard, SchemaReader};
 use super::protocol::describe::Description;
 use super::protocol::foreign_oids::KnownOids;
 use super::protocol::greet::Greeting;
@@ -85,6 +85,7 @@ pub struct Gateway {
     pub(super) drift: ArcSwap<Drift>,
     /// Held while the home shard's schema is read.
     pub(super) schema_reader: tokio::sync::Mutex<SchemaReader>,
+    pub(super) shards_known: KnownByShard,
 }
 
 /// Never the id of a real shard: those begin at 1.
@@ -156,6 +157,7 @@ impl Gateway {
             catalog_mark: ArcSwap::default(),
             drift: ArcSwap::default(),
             schema_reader: tokio::sync::Mutex::default(),
+            shards_known: KnownByShard::default(),
             config,
             map,
             catalog: ArcSwap::from_pointee(Catalog::default()),
@@ -206,7 +208,7 @@ impl Gateway {
         self.contexts.get_with_by_ref(&key, || {
             Arc::new(Context {
                 catalog: Arc::clone(catalog),
-                map: Arc::clone(map),
+                map: map.as_named_in(catalog).map_or_else(|| Arc::clone(map), Arc::new),
                 search_path: key.search_path.clone(),
                 temporary_tables: key.temporary_tables.clone(),
                 brought: BTreeMap::new(),

@@ -76,6 +76,7 @@ use reads::staying::NotStaying;
 use sequences::numbers::DrawnNumbers;
 use settings::current_user::Roles;
 use settings::effects::RunningEffects;
+use settings::outdated::BoundPortals;
 use stopwatch::Stopwatch;
 use transaction::Transaction;
 use transaction::participant::Participant;
@@ -165,6 +166,7 @@ struct Running {
     characters_before: usize,
     /// What it may leave in the session without being seen.
     effects: RunningEffects,
+    portals: BoundPortals,
     /// While a text with the cluster's answers runs: what was made of the client's, and that.
     answered: Option<Box<(Rewritten, String)>>,
 }

@@ -56,6 +56,7 @@ impl Session {
         if self.has_unread_settings() {
             Box::pin(self.read_back_settings()).await?;
         }
+        self.portals_are_settled();
         self.refresh_temporary_tables().await?;
         if self.gateway.catalog.load().version == 0 {
             self.gateway.refresh_catalog().await?;
@@ -482,12 +483,13 @@ impl Session {
         if let (Command::Notify, Some(shard)) = (&statement.command, decider) {
             return self.admit(statement, self.unsharded(statement, [shard])?).await;
         }
-        // A statement without any table means the same on a shard that takes part already.
+        // A statement without any table means the same on a shard that takes part already. What a server says of itself, the home shard
+        // says.
         let begun = self.shards_begun().next();
-        let is_anywhere = matches!(statement.command, Command::Show(_))
-            || (statement.effect == Effect::Read && matches!(statement.scope, Scope::Tableless));
+        let is_tableless = statement.effect == Effect::Read && matches!(statement.scope, Scope::Tableless);
+        let is_anywhere = (is_tableless || matches!(statement.command, Command::Show(_)))
+            && !statement.session_calls.contains(&SessionCall::OneServer);
         match begun {
-            // What a server says of itself, the home shard says.
             Some(shard) if is_anywhere && !self.has_common_snapshot() => Ok(Route::Shard(self.unsharded(statement, [shard])?)),
             Some(_) | None => self.admit(statement, self.unsharded(statement, [home])?).await,
         }

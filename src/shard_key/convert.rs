@@ -8,12 +8,14 @@
 //!
 //! Text comes as UTF-8, and the shards' encoding is UTF-8 too; anything else is the caller's to rule out.
 
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use super::calendar::{
     MICROS_PER_DAY, TIMESTAMP_END, checked_date, checked_timestamp, date_from_text, day_of, midnight, near, timestamp_from_text,
     timestamptz_from_text,
 };
+use super::decimal::{Decimal, StoredDecimal};
 use super::input::{bool_from_text, bytea_from_text, uuid_from_text};
 use super::number::{Number, Stored};
 use super::{DatumRef, KeyDatum, KeyType, Oid, oid};
@@ -75,7 +77,7 @@ impl KeyDatum {
     }
 
     /// Where a value of type `oid` (0: an untyped literal) lies among the values of `key_type`. Borrows; allocates only for a
-    /// bytea in text form.
+    /// bytea in text form and for a numeric.
     pub fn position(key_type: KeyType, oid: Oid, format: Format, bytes: &[u8]) -> Position<'_> {
         let oid = match (oid::is_untyped(oid), format) {
             (true, Format::Text) => key_type.oid(),
@@ -98,6 +100,8 @@ impl KeyDatum {
                 Format::Text => bytea_from_text(bytes).map(DatumRef::Bytea),
                 Format::Binary => Some(DatumRef::Bytea(bytes.into())),
             }),
+            // Integers are compared with it as numeric; against the floats it becomes one of them.
+            KeyType::Numeric => at(Decimal::read(oid, format, bytes).map(|decimal| DatumRef::Numeric(Cow::Owned(decimal)))),
             KeyType::Timestamptz | KeyType::Uuid | KeyType::Bool | KeyType::Bytea => Position::Unknown,
         }
     }
@@ -121,6 +125,7 @@ impl KeyDatum {
                 }
                 _ => Conversion::Unknown,
             },
+            KeyType::Numeric => assign_numeric(typmod, oid, format, bytes),
             KeyType::Int2 => assign_integer(key_type, i64::from(i16::MIN)..=i64::from(i16::MAX), oid, format, bytes),
             KeyType::Int4 => assign_integer(key_type, i64::from(i32::MIN)..=i64::from(i32::MAX), oid, format, bytes),
             KeyType::Int8 => assign_integer(key_type, i64::MIN..=i64::MAX, oid, format, bytes),
@@ -155,6 +160,20 @@ fn assign_integer(key_type: KeyType, range: RangeInclusive<i64>, oid: Oid, forma
     match Stored::read(oid, format, bytes) {
         Some(Stored::Integer(value)) if range.contains(&value) => exactly(DatumRef::Int(value)),
         Some(Stored::Integer(_) | Stored::Error) => Conversion::NoValue,
+        None => Conversion::Unknown,
+    }
+}
+
+/// Assignment to numeric rounds to the column's scale.
+fn assign_numeric(typmod: i32, oid: Oid, format: Format, bytes: &[u8]) -> Conversion {
+    let oid = match (oid::is_untyped(oid), format) {
+        (true, Format::Text) => oid::NUMERIC,
+        (true, Format::Binary) => return Conversion::Unknown,
+        (false, _) => oid,
+    };
+    match Decimal::assign(typmod, oid, format, bytes) {
+        Some(StoredDecimal::Exactly(decimal)) => Conversion::Exactly(KeyDatum::Numeric(decimal)),
+        Some(StoredDecimal::Error) => Conversion::NoValue,
         None => Conversion::Unknown,
     }
 }

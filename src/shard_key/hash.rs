@@ -13,12 +13,15 @@
 //! | timestamp, timestamptz | `timestamp_hash_extended`, the same as `hashint8extended` of the microseconds |
 //! | boolean | `hashcharextended`, the same as `hashint4extended` of 0 or 1 |
 //! | bytea | `hashvarlenaextended`: the bytes |
+//! | numeric | `hash_numeric_extended`: digits of base 10,000 without zeros at either end, xor their weight; no sign |
 //!
 //! Several columns chain the seed: `h(b, h(a, 0))`. [`KeyType::hash_sql`] is the same as an SQL expression. Golden vectors from
 //! a real server pin all of it (tests/it/shard_key). Little-endian servers only: on the few big-endian ones PostgreSQL
-//! hashes bytes differently. Never allocates.
+//! hashes bytes differently.
 
-use super::{DatumRef, Key, KeyDatum, KeyType};
+use smallvec::SmallVec;
+
+use super::{DatumRef, Decimal, Key, KeyDatum, KeyType};
 
 impl Key {
     /// `h(last, … h(second, h(first, 0)))`: the point of the hash space where this key lies.
@@ -49,6 +52,7 @@ impl DatumRef<'_> {
             DatumRef::Date(days) => hash_uint32(days.cast_unsigned(), seed),
             DatumRef::Bool(value) => hash_uint32(u32::from(*value), seed),
             DatumRef::Bytea(bytes) => hash_bytes(bytes, seed),
+            DatumRef::Numeric(decimal) => hash_numeric(decimal, seed),
         }
     }
 }
@@ -64,6 +68,7 @@ impl KeyType {
             KeyType::Bpchar => format!("pg_catalog.hashbpcharextended({column}, {seed})"),
             KeyType::Uuid => format!("pg_catalog.uuid_hash_extended({column}, {seed})"),
             KeyType::Timestamp => format!("pg_catalog.timestamp_hash_extended({column}, {seed})"),
+            KeyType::Numeric => format!("pg_catalog.hash_numeric_extended({column}, {seed})"),
             KeyType::Date | KeyType::Timestamptz | KeyType::Bool | KeyType::Bytea => {
                 format!("pg_catalog.hash_record_extended(ROW({column}), {seed})")
             }
@@ -82,6 +87,15 @@ fn hash_int8(value: i64, seed: u64) -> u64 {
     let bits = value.cast_unsigned();
     let (low, high) = (low_half(bits), high_half(bits));
     hash_uint32(low ^ if value >= 0 { high } else { !high }, seed)
+}
+
+/// `hash_numeric_extended`.
+fn hash_numeric(decimal: &Decimal, seed: u64) -> u64 {
+    let Some(groups) = decimal.groups() else {
+        return if decimal.is_zero() { seed.wrapping_sub(1) } else { seed };
+    };
+    let bytes: SmallVec<[u8; 32]> = groups.digits.iter().flat_map(|digit| digit.to_le_bytes()).collect();
+    hash_bytes(&bytes, seed) ^ i64::from(groups.weight).cast_unsigned()
 }
 
 /// `hash_bytes_uint32_extended`.

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 mod array;
 mod calendar;
 mod convert;
+mod decimal;
 mod function;
 mod hash;
 mod input;
@@ -22,6 +23,7 @@ mod text;
 
 pub use calendar::timestamp_text;
 pub use convert::{Conversion, Format, Position};
+pub use decimal::Decimal;
 pub use function::{DateUnit, FunctionArgument, KeyFunction};
 pub use order::after_prefix;
 
@@ -44,6 +46,8 @@ pub enum KeyType {
     Timestamptz,
     Bool,
     Bytea,
+    /// With any precision and scale: `1.0` and `1.00` are equal.
+    Numeric,
 }
 
 /// One column's value, not null. Equal values of one type are equal here and hash alike.
@@ -60,6 +64,7 @@ pub enum KeyDatum {
     Timestamp(i64),
     Bool(bool),
     Bytea(Box<[u8]>),
+    Numeric(Decimal),
 }
 
 /// A [`KeyDatum`] that borrows from the bytes it was read from, so that routing by a parameter does not allocate.
@@ -72,6 +77,7 @@ pub enum DatumRef<'a> {
     Timestamp(i64),
     Bool(bool),
     Bytea(Cow<'a, [u8]>),
+    Numeric(Cow<'a, Decimal>),
 }
 
 /// The value of a whole shard key: one datum a column, in the key's column order. Never empty.
@@ -111,6 +117,7 @@ impl KeyDatum {
             KeyDatum::Timestamp(micros) => DatumRef::Timestamp(*micros),
             KeyDatum::Bool(value) => DatumRef::Bool(*value),
             KeyDatum::Bytea(bytes) => DatumRef::Bytea(Cow::Borrowed(bytes)),
+            KeyDatum::Numeric(decimal) => DatumRef::Numeric(Cow::Borrowed(decimal)),
         }
     }
 }
@@ -125,6 +132,7 @@ impl DatumRef<'_> {
             DatumRef::Timestamp(micros) => KeyDatum::Timestamp(*micros),
             DatumRef::Bool(value) => KeyDatum::Bool(*value),
             DatumRef::Bytea(bytes) => KeyDatum::Bytea(bytes.as_ref().into()),
+            DatumRef::Numeric(decimal) => KeyDatum::Numeric(decimal.as_ref().clone()),
         }
     }
 }

@@ -29,14 +29,7 @@ impl Stored {
     /// A value of the type `oid`, which must be int2, int4, int8 or numeric; `None`: not known.
     pub(super) fn read(oid: Oid, format: Format, bytes: &[u8]) -> Option<Self> {
         match (oid, format) {
-            (oid::NUMERIC, Format::Binary) => match numeric_from_binary(bytes)? {
-                Numeric::Finite(builder) => Some(builder.rounded()),
-                Numeric::AboveAll | Numeric::BelowAll => Some(Self::Error),
-            },
-            (oid::NUMERIC, Format::Text) => match numeric_from_text(bytes)? {
-                Numeric::Finite(builder) => Some(builder.rounded()),
-                Numeric::AboveAll | Numeric::BelowAll => Some(Self::Error),
-            },
+            (oid::NUMERIC, _) => Written::read(format, bytes).map(|written| written.stored()),
             (oid::INT2 | oid::INT4 | oid::INT8, Format::Text) => {
                 let (_, digits) = split_sign(trim_blanks(bytes));
                 match Number::read(oid, format, bytes) {
@@ -65,28 +58,10 @@ impl Number {
             (oid::INT2, Format::Text) => i64::from(i16::try_from(integer_from_text(bytes)?).ok()?),
             (oid::INT4, Format::Text) => i64::from(i32::try_from(integer_from_text(bytes)?).ok()?),
             (oid::INT8, Format::Text) => integer_from_text(bytes)?,
-            (oid::NUMERIC, Format::Binary) => return numeric_from_binary(bytes).map(Numeric::number),
-            (oid::NUMERIC, Format::Text) => return numeric_from_text(bytes).map(Numeric::number),
+            (oid::NUMERIC, _) => return Written::read(format, bytes).map(|written| written.number()),
             _ => return None,
         };
         Some(Self::Integer(integer))
-    }
-}
-
-/// A value of numeric.
-enum Numeric {
-    Finite(Builder),
-    AboveAll,
-    BelowAll,
-}
-
-impl Numeric {
-    fn number(self) -> Number {
-        match self {
-            Numeric::Finite(builder) => builder.finish(),
-            Numeric::AboveAll => Number::AboveAll,
-            Numeric::BelowAll => Number::BelowAll,
-        }
     }
 }
 
@@ -112,91 +87,143 @@ pub(super) fn integer_from_text(bytes: &[u8]) -> Option<i64> {
     })
 }
 
-/// `[sign] digits [. digits] [e [sign] digits]`, NaN and the infinities.
-fn numeric_from_text(bytes: &[u8]) -> Option<Numeric> {
-    let text = trim_blanks(bytes);
-    let (is_negative, unsigned) = split_sign(text);
-    if text.eq_ignore_ascii_case(b"nan") {
-        return Some(Numeric::AboveAll);
-    }
-    if unsigned.eq_ignore_ascii_case(b"infinity") || unsigned.eq_ignore_ascii_case(b"inf") {
-        return Some(if is_negative { Numeric::BelowAll } else { Numeric::AboveAll });
-    }
-    let (mantissa, exponent) = match unsigned.iter().position(|byte| matches!(byte, b'e' | b'E')) {
-        Some(at) => (unsigned.get(..at)?, integer_from_text_unpadded(unsigned.get(at + 1..)?)?),
-        None => (unsigned, 0),
-    };
-    // PostgreSQL's limits on exponents differ between versions and contexts; nobody writes a key this way.
-    if exponent.abs() > EXPONENT_MAX {
-        return None;
-    }
-    let point = mantissa.iter().position(|byte| *byte == b'.');
-    let (whole, fraction) = match point {
-        Some(at) => (mantissa.get(..at)?, mantissa.get(at + 1..)?),
-        None => (mantissa, &[][..]),
-    };
-    if whole.is_empty() && fraction.is_empty() {
-        return None;
-    }
-    let mut builder = Builder::new(is_negative);
-    let mut places = i64::try_from(whole.len()).ok()? + exponent;
-    for byte in whole.iter().chain(fraction) {
-        let digit = digit(*byte)?;
-        if places > 0 {
-            builder.push_whole(10, digit)
-        } else {
-            builder.push_fraction(digit, places == 0 && digit >= 5)
-        }
-        places -= 1;
-    }
-    while places > 0 {
-        builder.push_whole(10, 0);
-        places -= 1;
-    }
-    Some(Numeric::Finite(builder))
+/// A value of numeric, taken apart.
+pub(super) enum Written<'a> {
+    /// `[sign] digits [. digits] [e [sign] digits]`
+    Decimal {
+        is_negative: bool,
+        whole: &'a [u8],
+        fraction: &'a [u8],
+        exponent: i64,
+    },
+    /// The wire form: digits of base 10,000, big-endian; the power of 10,000 of the first.
+    Groups {
+        is_negative: bool,
+        weight: i64,
+        groups: &'a [[u8; 2]],
+    },
+    NotANumber,
+    Infinity {
+        is_negative: bool,
+    },
 }
 
-/// The wire form: count of base-10,000 digits, weight of the first, sign, display scale, digits.
-fn numeric_from_binary(bytes: &[u8]) -> Option<Numeric> {
-    let (head, digits) = bytes.split_first_chunk::<8>()?;
-    let [n0, n1, w0, w1, s0, s1, d0, d1] = *head;
-    let count = i16::from_be_bytes([n0, n1]);
-    let weight = i64::from(i16::from_be_bytes([w0, w1]));
-    let scale = i64::from(u16::from_be_bytes([d0, d1]));
-    let is_negative = match u16::from_be_bytes([s0, s1]) {
-        0x0000 => false,
-        0x4000 => true,
-        0xc000 | 0xd000 if count == 0 && digits.is_empty() => return Some(Numeric::AboveAll),
-        0xf000 if count == 0 && digits.is_empty() => return Some(Numeric::BelowAll),
-        _ => return None,
-    };
-    let (pairs, rest) = digits.as_chunks::<2>();
-    if !rest.is_empty() || usize::try_from(count).ok()? != pairs.len() || weight > EXPONENT_MAX || scale > SCALE_MAX {
-        return None;
+impl<'a> Written<'a> {
+    pub(super) fn read(format: Format, bytes: &'a [u8]) -> Option<Self> {
+        match format {
+            Format::Text => Self::from_text(bytes),
+            Format::Binary => Self::from_binary(bytes),
+        }
     }
-    let mut builder = Builder::new(is_negative);
-    let mut place = weight;
-    for pair in pairs {
-        let digit = i64::from(i16::from_be_bytes(*pair));
-        if !(0..10_000).contains(&digit) {
+
+    fn from_text(bytes: &'a [u8]) -> Option<Self> {
+        let text = trim_blanks(bytes);
+        let (is_negative, unsigned) = split_sign(text);
+        if text.eq_ignore_ascii_case(b"nan") {
+            return Some(Self::NotANumber);
+        }
+        if unsigned.eq_ignore_ascii_case(b"infinity") || unsigned.eq_ignore_ascii_case(b"inf") {
+            return Some(Self::Infinity { is_negative });
+        }
+        let (mantissa, exponent) = match unsigned.iter().position(|byte| matches!(byte, b'e' | b'E')) {
+            Some(at) => (unsigned.get(..at)?, integer_from_text_unpadded(unsigned.get(at + 1..)?)?),
+            None => (unsigned, 0),
+        };
+        // PostgreSQL's limits on exponents differ between versions and contexts; nobody writes a key this way.
+        if exponent.abs() > EXPONENT_MAX {
             return None;
         }
-        if place >= 0 {
-            builder.push_whole(10_000, digit);
-        } else {
-            // PostgreSQL cuts off what the display scale hides; a well-behaved client hides nothing.
-            if digit != 0 && decimals_used(place, digit) > scale {
-                return None;
-            }
-            builder.push_fraction(digit, place == -1 && digit >= 5_000);
+        let (whole, fraction) = match mantissa.iter().position(|byte| *byte == b'.') {
+            Some(at) => (mantissa.get(..at)?, mantissa.get(at + 1..)?),
+            None => (mantissa, &[][..]),
+        };
+        let has_digits = !whole.is_empty() || !fraction.is_empty();
+        let is_written = has_digits && whole.iter().chain(fraction).all(u8::is_ascii_digit);
+        is_written.then_some(Self::Decimal { is_negative, whole, fraction, exponent })
+    }
+
+    /// Count of the digits, weight of the first, sign, display scale, digits.
+    fn from_binary(bytes: &'a [u8]) -> Option<Self> {
+        let (head, digits) = bytes.split_first_chunk::<8>()?;
+        let [n0, n1, w0, w1, s0, s1, d0, d1] = *head;
+        let count = i16::from_be_bytes([n0, n1]);
+        let weight = i64::from(i16::from_be_bytes([w0, w1]));
+        let scale = i64::from(u16::from_be_bytes([d0, d1]));
+        let is_negative = match u16::from_be_bytes([s0, s1]) {
+            0x0000 => false,
+            0x4000 => true,
+            0xc000 if count == 0 && digits.is_empty() => return Some(Self::NotANumber),
+            0xd000 if count == 0 && digits.is_empty() => return Some(Self::Infinity { is_negative: false }),
+            0xf000 if count == 0 && digits.is_empty() => return Some(Self::Infinity { is_negative: true }),
+            _ => return None,
+        };
+        let (groups, rest) = digits.as_chunks::<2>();
+        if !rest.is_empty() || usize::try_from(count).ok()? != groups.len() || weight > EXPONENT_MAX || scale > SCALE_MAX {
+            return None;
         }
-        place -= 1;
+        // PostgreSQL cuts off what the display scale hides; a well-behaved client hides nothing.
+        let is_whole = (0..).zip(groups).all(|(index, group)| {
+            let (place, digit) = (weight - index, group_value(*group));
+            (0..10_000).contains(&digit) && (place >= 0 || digit == 0 || decimals_used(place, digit) <= scale)
+        });
+        is_whole.then_some(Self::Groups { is_negative, weight, groups })
     }
-    while place >= 0 {
-        builder.push_whole(10_000, 0);
-        place -= 1;
+
+    /// Among the integers.
+    fn number(&self) -> Number {
+        match self.builder() {
+            Ok(builder) => builder.finish(),
+            Err(outside) => outside,
+        }
     }
-    Some(Numeric::Finite(builder))
+
+    /// As it is stored in an integer type.
+    fn stored(&self) -> Stored {
+        self.builder().map_or(Stored::Error, Builder::rounded)
+    }
+
+    /// Of a finite number; an infinity, or NaN, has its place.
+    fn builder(&self) -> Result<Builder, Number> {
+        match *self {
+            Self::Decimal { is_negative, whole, fraction, exponent } => {
+                let mut builder = Builder::new(is_negative);
+                let mut places = i64::try_from(whole.len()).unwrap_or(i64::MAX).saturating_add(exponent);
+                for digit in whole.iter().chain(fraction).map(|byte| digit_value(*byte)) {
+                    match places {
+                        1.. => builder.push_whole(10, digit),
+                        _ => builder.push_fraction(digit, places == 0 && digit >= 5),
+                    }
+                    places -= 1;
+                }
+                (0..places).for_each(|_| builder.push_whole(10, 0));
+                Ok(builder)
+            }
+            Self::Groups { is_negative, weight, groups } => {
+                let mut builder = Builder::new(is_negative);
+                let mut place = weight;
+                for digit in groups.iter().map(|group| group_value(*group)) {
+                    match place {
+                        0.. => builder.push_whole(10_000, digit),
+                        _ => builder.push_fraction(digit, place == -1 && digit >= 5_000),
+                    }
+                    place -= 1;
+                }
+                (0..=place).for_each(|_| builder.push_whole(10_000, 0));
+                Ok(builder)
+            }
+            Self::NotANumber | Self::Infinity { is_negative: false } => Err(Number::AboveAll),
+            Self::Infinity { is_negative: true } => Err(Number::BelowAll),
+        }
+    }
+}
+
+/// Of an ASCII digit.
+pub(super) fn digit_value(byte: u8) -> i64 {
+    i64::from(byte.wrapping_sub(b'0'))
+}
+
+pub(super) fn group_value(group: [u8; 2]) -> i64 {
+    i64::from(i16::from_be_bytes(group))
 }
 
 /// How many decimals after the point this base-10,000 digit reaches to; `place` is -1 for the first one after the point.
@@ -267,7 +294,7 @@ fn integer_from_text_unpadded(bytes: &[u8]) -> Option<i64> {
     integer_from_text(bytes)
 }
 
-fn split_sign(bytes: &[u8]) -> (bool, &[u8]) {
+pub(super) fn split_sign(bytes: &[u8]) -> (bool, &[u8]) {
     match bytes.split_first() {
         Some((b'-', rest)) => (true, rest),
         Some((b'+', rest)) => (false, rest),
@@ -276,7 +303,7 @@ fn split_sign(bytes: &[u8]) -> (bool, &[u8]) {
 }
 
 fn digit(byte: u8) -> Option<i64> {
-    byte.is_ascii_digit().then(|| i64::from(byte - b'0'))
+    byte.is_ascii_digit().then(|| digit_value(byte))
 }
 
 const EXPONENT_MAX: i64 = 1_000;

@@ -75,6 +75,7 @@ impl KeyType {
             TIMESTAMPTZ => Some(KeyType::Timestamptz),
             BOOL => Some(KeyType::Bool),
             BYTEA => Some(KeyType::Bytea),
+            NUMERIC => Some(KeyType::Numeric),
             _ => None,
         }
     }
@@ -93,6 +94,7 @@ impl KeyType {
             KeyType::Timestamptz => TIMESTAMPTZ,
             KeyType::Bool => BOOL,
             KeyType::Bytea => BYTEA,
+            KeyType::Numeric => NUMERIC,
         }
     }
 
@@ -110,6 +112,7 @@ impl KeyType {
             KeyType::Timestamptz => "timestamp with time zone",
             KeyType::Bool => "boolean",
             KeyType::Bytea => "bytea",
+            KeyType::Numeric => "numeric",
         }
     }
 
@@ -118,7 +121,7 @@ impl KeyType {
         Self::ALL.into_iter().find(|key_type| key_type.name() == name)
     }
 
-    pub const ALL: [KeyType; 11] = [
+    pub const ALL: [KeyType; 12] = [
         KeyType::Int2,
         KeyType::Int4,
         KeyType::Int8,
@@ -130,6 +133,7 @@ impl KeyType {
         KeyType::Timestamptz,
         KeyType::Bool,
         KeyType::Bytea,
+        KeyType::Numeric,
     ];
 }
 
@@ -144,7 +148,7 @@ mod tests {
             assert_eq!(KeyType::of_column(key_type.oid()), Some(key_type));
         }
         assert_eq!(KeyType::of_column(VARCHAR), Some(KeyType::Text));
-        assert_eq!(KeyType::of_column(NUMERIC), None);
+        assert_eq!(KeyType::of_column(FLOAT8), None);
         assert_eq!(KeyType::from_name("jsonb"), None);
     }
 }

@@ -12,8 +12,9 @@
 //! | uuid | 16 |
 //! | boolean | 1 |
 //! | text, char(n), bytea | the bytes, `00` as `00 ff`, ended by `00 00` |
+//! | numeric | as [`Decimal`] has it |
 
-use super::{DatumRef, Key, KeyDatum, KeyType};
+use super::{DatumRef, Decimal, Key, KeyDatum, KeyType};
 
 impl Key {
     /// See the module.
@@ -51,6 +52,7 @@ impl DatumRef<'_> {
             DatumRef::Bool(value) => out.extend([u8::from(*value)]),
             DatumRef::Text(text) => write_terminated(text.as_bytes(), out),
             DatumRef::Bytea(bytes) => write_terminated(bytes, out),
+            DatumRef::Numeric(decimal) => out.extend(decimal.as_bytes().iter().copied()),
         }
     }
 }
@@ -100,6 +102,7 @@ fn read_ordered(key_type: KeyType, bytes: &[u8]) -> Option<(KeyDatum, &[u8])> {
             let (value, rest) = read_terminated(bytes)?;
             Some((KeyDatum::Bytea(value.into_boxed_slice()), rest))
         }
+        KeyType::Numeric => Decimal::from_ordered(bytes).map(|(decimal, rest)| (KeyDatum::Numeric(decimal), rest)),
     }
 }
 

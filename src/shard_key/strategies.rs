@@ -28,5 +28,8 @@ pub(crate) fn any_datum(key_type: KeyType) -> BoxedStrategy<KeyDatum> {
         KeyType::Bytea => proptest::collection::vec(prop_oneof![Just(0), Just(0xff), any::<u8>()], 0..4)
             .prop_map(|bytes| KeyDatum::Bytea(bytes.into()))
             .boxed(),
+        KeyType::Numeric => "NaN|-?Infinity|-?[0-9]{0,9}[0-9](\\.[0-9]{1,9})?"
+            .prop_map(|text| KeyDatum::parse(KeyType::Numeric, &text).expect("a number"))
+            .boxed(),
     }
 }

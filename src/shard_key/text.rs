@@ -1,4 +1,4 @@
-//! Keys as text: what PostgreSQL prints under `DateStyle = ISO`, `TimeZone = UTC`, and the way back.
+//! Keys as text: what PostgreSQL prints under `DateStyle = ISO`, `TimeZone = UTC`, numeric without zeros at its end; and the way back.
 //!
 //! For arguments of the declaring functions (`map_key`, `split_partition`, `locate`) and for the relations that show keys.
 //! A key of several columns is written as PostgreSQL writes a row: `(eu,42)`, `("a, b",7)`.
@@ -70,6 +70,7 @@ impl KeyDatum {
                 out.push_str("\\x");
                 bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
             }
+            KeyDatum::Numeric(decimal) => out.write_str(&decimal.to_text()),
         };
         written.expect("writing to a String does not fail");
         out
@@ -100,7 +101,14 @@ fn expected_form(key_type: KeyType) -> Option<&'static str> {
         KeyType::Timestamp => Some("Write the timestamp as YYYY-MM-DD HH:MM:SS, without time zone."),
         KeyType::Timestamptz => Some("Write the timestamp as YYYY-MM-DD HH:MM:SS+00, with its offset from UTC."),
         KeyType::Bytea => Some("Write the bytes in hexadecimal, such as \\xdeadbeef."),
-        KeyType::Int2 | KeyType::Int4 | KeyType::Int8 | KeyType::Text | KeyType::Bpchar | KeyType::Uuid | KeyType::Bool => None,
+        KeyType::Int2
+        | KeyType::Int4
+        | KeyType::Int8
+        | KeyType::Numeric
+        | KeyType::Text
+        | KeyType::Bpchar
+        | KeyType::Uuid
+        | KeyType::Bool => None,
     }
 }
 

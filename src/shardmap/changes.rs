@@ -15,9 +15,10 @@ use super::encoding::{key_to_stored, key_types_to_stored, tables_to_stored, unre
 use super::error::StoreError;
 use super::lease::ProxyId;
 use super::loader::Redefines;
-use super::model::{Bound, DeclaredFunction, Epoch, Group, GroupId, PartitionId, ShardId, ShardState, Strategy};
+use super::model::{Bound, DeclaredFunction, Epoch, Group, GroupId, PartitionId, ShardId, ShardState, Strategy, TableName};
 use super::placement::NewPartition;
 use super::primary::PrimaryServer;
+use super::renames::Settled;
 use super::store::Store;
 use crate::shard_key::{Key, KeyColumn, KeyType};
 
@@ -324,17 +325,6 @@ impl Store {
         read(&self.change(query).await?, 0)
     }
 
-    /// After ALTER TABLE … RENAME or SET SCHEMA; both names are (schema, name). `false`: the table was not declared.
-    pub async fn rename_table(&self, actor: &str, old: (&str, &str), new: (&str, &str)) -> Result<bool, StoreError> {
-        let query = sqlx::query("SELECT shardgate_map.rename_table($1, $2, $3, $4, $5)")
-            .bind(actor)
-            .bind(old.0)
-            .bind(old.1)
-            .bind(new.0)
-            .bind(new.1);
-        read(&self.change(query).await?, 0)
-    }
-
     /// Lookup: the key lives on this shard from now on. `key_types` are those by which the key is shown.
     pub async fn map_key(
         &self,
@@ -515,25 +505,28 @@ impl Store {
         })
     }
 
-    /// Closes all that were open, and drops tables and sequences, each (schema, name), that are on the shards no more. `known`: the
-    /// map by which that was found. `false`, and nothing is done: a change has begun or ended meanwhile, or has come to a sequence.
+    /// Closes all that were open, drops tables and sequences, each (schema, name), that are on the shards no more, and settles what is
+    /// `renamed`. `known`: the map by which that was found. `false`, and nothing is done: a change has begun or ended meanwhile, or has come
+    /// to a sequence or a name.
     pub async fn close_schema_changes(
         &self,
         actor: &str,
         changes: &OpenSchemaChanges,
         known: Epoch,
-        tables: &[(String, String)],
-        sequences: &[(String, String)],
+        (tables, sequences): (&[TableName], &[TableName]),
+        renamed: &[Settled],
     ) -> Result<bool, StoreError> {
         let ids: Vec<i64> = changes.open.iter().map(|(id, _)| id.0).collect();
-        let query = sqlx::query("SELECT shardgate_map.close_schema_changes($1, $2, $3, $4, $5, $6, $7)")
+        let renamed: Vec<serde_json::Value> = renamed.iter().map(Settled::to_stored).collect();
+        let query = sqlx::query("SELECT shardgate_map.close_schema_changes($1, $2, $3, $4, $5, $6, $7, $8)")
             .bind(actor)
             .bind(ids)
             .bind(changes.last.0)
             .bind(known.incarnation)
             .bind(known.counter)
             .bind(Json(tables))
-            .bind(Json(sequences));
+            .bind(Json(sequences))
+            .bind(Json(renamed));
         read(&self.change(query).await?, 0)
     }
 

@@ -1,8 +1,8 @@
 //! The changes of the map that hold, switch and open the partitions of a move, by one connection of its own.
 //!
 //! Statements wait between the first and the last of them. A server's process reads much when it does something for the first time
-//! (functions, tables, plans), which takes longer than the change itself; so a cut-over is rehearsed: all three changes are made in a
-//! transaction that is rolled back. What the map would refuse it refuses then, before anybody waits.
+//! (functions, tables, plans), which takes longer than the change itself; so a cut-over is rehearsed: one call makes all three changes and
+//! takes them back, and the statements that make them later are prepared. What the map would refuse it refuses then, before anybody waits.
 
 use std::time::Duration;
 
@@ -35,8 +35,7 @@ impl Store {
         Ok(CutOver { kept: self.kept().await?, actor: actor.to_owned(), id, term, servers })
     }
 
-    /// The same, rehearsed. Cancel safe: a task of its own, since a transaction that is given up half-way would be the next one's who gets
-    /// the connection.
+    /// The same, rehearsed.
     pub async fn rehearsed_cut_over(
         &self,
         actor: &str,
@@ -44,37 +43,33 @@ impl Store {
         servers: MoveServers,
     ) -> Result<CutOver, StoreError> {
         let mut cut_over = self.cut_over(actor, driven, servers).await?;
-        let rehearsing = tokio::spawn(async move {
-            cut_over.rehearse().await?;
-            Ok(cut_over)
-        });
-        rehearsing.await.unwrap_or_else(|_| Err(StoreError::no_answer()))
+        cut_over.rehearse().await?;
+        Ok(cut_over)
     }
 }
 
 impl CutOver {
     async fn rehearse(&mut self) -> Result<(), StoreError> {
-        self.kept.run("BEGIN").await?;
-        // It has the map's lock, for which other changes wait.
-        self.kept.run("SET LOCAL idle_in_transaction_session_timeout = '1s'").await?;
-        let rehearsed = async {
-            let held = self.hold().await?;
-            self.switch(held).await?;
-            self.open(None).await.map(drop)
-        };
-        let rehearsed = rehearsed.await;
-        let rolled_back = self.kept.run("ROLLBACK").await;
-        if rolled_back.is_err() {
-            self.kept.give_up();
+        let MoveServers { source, target } = self.servers;
+        let query = sqlx::query("SELECT shardgate_map.rehearse_cut_over($1, $2, $3, $4, $5, $6, $7)::text")
+            .bind(&*self.actor)
+            .bind(self.id.0)
+            .bind(self.term.0)
+            .bind(source.map(|server| server.system_identifier))
+            .bind(source.map(|server| server.timeline))
+            .bind(target.map(|server| server.system_identifier))
+            .bind(target.map(|server| server.timeline));
+        self.kept.change(query).await?;
+        for sql in [HOLD, SWITCH, OPEN] {
+            self.kept.prepare(sql).await?;
         }
         self.not_drained(Epoch::default(), &[]).await?;
-        rehearsed.and(rolled_back)
+        Ok(())
     }
 
     /// The epoch from which on statements of the set wait.
     pub async fn hold(&mut self) -> Result<Epoch, StoreError> {
-        let sql = "SELECT h.incarnation, h.counter FROM shardgate_map.hold_move($1, $2, $3) h";
-        let query = sqlx::query(sql).bind(&*self.actor).bind(self.id.0).bind(self.term.0);
+        let query = sqlx::query(HOLD).bind(&*self.actor).bind(self.id.0).bind(self.term.0);
         epoch(&self.kept.change(query).await?)
     }
 
@@ -82,7 +77,7 @@ impl CutOver {
     /// nothing is switched, nor where one of the servers is not its shard's primary any more.
     pub async fn switch(&mut self, held: Epoch) -> Result<(), StoreError> {
         let MoveServers { source, target } = self.servers;
-        let query = sqlx::query("SELECT shardgate_map.switch_move($1, $2, $3, $4, $5, $6, $7, $8)::text")
+        let query = sqlx::query(SWITCH)
             .bind(&*self.actor)
             .bind(self.id.0)
             .bind(self.term.0)
@@ -96,9 +91,8 @@ impl CutOver {
 
     /// The epoch by which statements of the set go on at the new owner.
     pub async fn open(&mut self, pause: Option<Duration>) -> Result<Epoch, StoreError> {
-        let sql = "SELECT o.incarnation, o.counter FROM shardgate_map.open_move($1, $2, $3, $4) o";
         let pause = pause.map(|pause| pause.as_secs_f64() * 1000.0);
-        let query = sqlx::query(sql).bind(&*self.actor).bind(self.id.0).bind(self.term.0).bind(pause);
+        let query = sqlx::query(OPEN).bind(&*self.actor).bind(self.id.0).bind(self.term.0).bind(pause);
         epoch(&self.kept.change(query).await?)
     }
 
@@ -111,3 +105,7 @@ impl CutOver {
 fn epoch(row: &sqlx::postgres::PgRow) -> Result<Epoch, StoreError> {
     Ok(Epoch { incarnation: read(row, 0)?, counter: read(row, 1)? })
 }
+
+const HOLD: &str = "SELECT h.incarnation, h.counter FROM shardgate_map.hold_move($1, $2, $3) h";
+const SWITCH: &str = "SELECT shardgate_map.switch_move($1, $2, $3, $4, $5, $6, $7, $8)::text";
+const OPEN: &str = "SELECT o.incarnation, o.counter FROM shardgate_map.open_move($1, $2, $3, $4) o";

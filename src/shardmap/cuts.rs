@@ -105,7 +105,8 @@ fn successor(key_type: KeyType, datum: &KeyDatum) -> Option<KeyDatum> {
         | KeyType::Bpchar
         | KeyType::Uuid
         | KeyType::Bool
-        | KeyType::Bytea => i64::MAX,
+        | KeyType::Bytea
+        | KeyType::Numeric => i64::MAX,
     };
     match datum {
         KeyDatum::Int(value) => (*value < greatest).then(|| KeyDatum::Int(value + 1)),
@@ -116,6 +117,8 @@ fn successor(key_type: KeyType, datum: &KeyDatum) -> Option<KeyDatum> {
         // The least that may follow: text has no zero bytes.
         KeyDatum::Text(text) => Some(KeyDatum::Text(format!("{text}\u{1}").into())),
         KeyDatum::Bytea(bytes) => Some(KeyDatum::Bytea(bytes.iter().copied().chain([0]).collect())),
+        // No number follows another one; there are no ranges of them.
+        KeyDatum::Numeric(_) => None,
     }
 }
 

@@ -26,6 +26,7 @@ use super::model::{
     Shard, ShardId, ShardState, Strategy, Table, TableKind,
 };
 use super::primary::{Primary, PrimaryServer};
+use super::renames::Renamed;
 use super::store::Store;
 
 #[derive(Debug)]
@@ -379,7 +380,14 @@ fn table(row: &PgRow) -> Result<Table, StoreError> {
         (None, None) => TableKind::Reference,
         (Some(_), None) | (None, Some(_)) => return Err(unreadable("table", read(row, 1)?)),
     };
-    Ok(Table { schema: read(row, 0)?, name: read(row, 1)?, kind })
+    let renamed = read::<Option<i64>>(row, 4)?.map(|change| renamed(row, SchemaChangeId(change))).transpose()?;
+    Ok(Table { schema: read(row, 0)?, name: read(row, 1)?, kind, renamed: renamed.map(Arc::new) })
+}
+
+fn renamed(row: &PgRow, change: SchemaChangeId) -> Result<Renamed, StoreError> {
+    let (oid, names): (i64, Option<Json<Vec<Vec<String>>>>) = (read(row, 5)?, read(row, 6)?);
+    let oid = u32::try_from(oid).map_err(|_| unreadable("oid", &oid.to_string()))?;
+    Ok(Renamed { change, oid, key_names: names.map(|names| names.0).unwrap_or_default() })
 }
 
 fn function(row: &PgRow) -> Result<DeclaredFunction, StoreError> {
@@ -417,7 +425,7 @@ const GROUPS: &str = "SELECT group_id, strategy, key_types, default_partition, h
                       FROM shardgate_map.colocation_group WHERE epoch > $1";
 const PARTITIONS: &str = "SELECT partition_id, group_id, strategy, shard_id, state, low, epoch
                           FROM shardgate_map.partition WHERE epoch > $1";
-const TABLES: &str = "SELECT schema_name, table_name, group_id, key
+const TABLES: &str = "SELECT schema_name, table_name, group_id, key, renamed_in, home_oid, key_names
                       FROM shardgate_map.declared_table WHERE epoch > $1";
 const FUNCTIONS: &str = "SELECT schema_name, function_name, reads, writes, key_argument
                          FROM shardgate_map.declared_function WHERE epoch > $1";

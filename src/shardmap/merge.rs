@@ -223,14 +223,14 @@ mod tests {
         let known = two_partitions();
         let gap = ChangedRows { removed_partitions: vec![PartitionId(1)], ..ChangedRows::default() };
         assert!(merge(&known, gap).is_err());
-        let table = Table { schema: "public".to_owned(), name: "t".to_owned(), kind: TableKind::Reference };
+        let table = Table { schema: "public".to_owned(), name: "t".to_owned(), kind: TableKind::Reference, renamed: None };
         let next = merge(&known, ChangedRows { tables: vec![table], ..ChangedRows::default() }).expect("valid");
         assert!(Arc::ptr_eq(known.group(GROUP).expect("group"), next.group(GROUP).expect("group")));
     }
 
     #[test]
     fn a_table_that_was_dropped_and_declared_again_is_there() {
-        let table = |kind| Table { schema: "public".to_owned(), name: "t".to_owned(), kind };
+        let table = |kind| Table { schema: "public".to_owned(), name: "t".to_owned(), kind, renamed: None };
         let name = ("public".to_owned(), "t".to_owned());
         let first = ChangedRows { tables: vec![table(TableKind::Reference)], ..ChangedRows::default() };
         let known = merge(&two_partitions(), first).expect("valid");

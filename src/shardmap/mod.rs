@@ -47,6 +47,7 @@ mod placement;
 mod primary;
 mod process;
 mod proxies;
+mod renames;
 mod sequences;
 mod silence;
 mod store;
@@ -75,6 +76,7 @@ pub use moves::{
 pub use placement::{Emptied, NewPartition, hash_slices, spread};
 pub use primary::{NotPrimary, Pledge, Primary, PrimaryServer, primary_changes};
 pub use proxies::{ProxiesSeen, ProxyBehind, Silent};
+pub use renames::{Renamed, Settled};
 pub use sequences::{NewSequence, NumberBlock, SequencePlace, SequenceState};
 pub use silence::Leases;
 pub use store::{Migrated, Store, migrations, migrations_up_to};

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::changes::SchemaChangeId;
 use super::claims::ClaimCount;
 use super::primary::Primary;
+use super::renames::Renamed;
 use crate::catalog::mentions;
 use crate::shard_key::{KeyColumn, KeyType};
 
@@ -193,6 +194,8 @@ pub struct Table {
     pub schema: String,
     pub name: String,
     pub kind: TableKind,
+    /// A change of the schema that is under way gives it, or columns of its key, other names.
+    pub renamed: Option<Arc<Renamed>>,
 }
 
 impl Table {

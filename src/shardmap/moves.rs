@@ -112,13 +112,23 @@ pub enum Asked {
     FinishUnverified,
     /// Back to the source after the switch.
     Rollback,
+    /// Of a rollback that has failed, since the source may lack what the target gave it: the target's rows go all the same.
+    RollbackUnverified,
     /// Of one that has failed: to go on.
     Resume,
 }
 
 impl Asked {
-    const ALL: [Asked; 7] =
-        [Asked::Abort, Asked::Pause, Asked::Cutover, Asked::Finish, Asked::FinishUnverified, Asked::Rollback, Asked::Resume];
+    const ALL: [Asked; 8] = [
+        Asked::Abort,
+        Asked::Pause,
+        Asked::Cutover,
+        Asked::Finish,
+        Asked::FinishUnverified,
+        Asked::Rollback,
+        Asked::RollbackUnverified,
+        Asked::Resume,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -128,6 +138,7 @@ impl Asked {
             Asked::Finish => "finish",
             Asked::FinishUnverified => "finish_unverified",
             Asked::Rollback => "rollback",
+            Asked::RollbackUnverified => "rollback_unverified",
             Asked::Resume => "resume",
         }
     }
@@ -325,14 +336,21 @@ impl Store {
         state_named(read(&self.change(query).await?, 0)?)
     }
 
-    /// `None`: another driver has the move. `driver`: random for each process.
-    pub async fn take_move(&self, id: MoveId, driver: i64) -> Result<Option<Term>, StoreError> {
+    /// `None`: another driver has the move, and was heard of within `lease`. `driver`: random for each process.
+    pub async fn take_move(&self, id: MoveId, driver: i64, lease: Duration) -> Result<Option<Term>, StoreError> {
         let query = sqlx::query("SELECT shardgate_map.take_move($1, $2, make_interval(secs => $3), make_interval(secs => $4))")
             .bind(id.0)
             .bind(driver)
-            .bind(DRIVER_LEASE.as_secs_f64())
-            .bind(CUTOVER_LEASE.as_secs_f64());
+            .bind(lease.as_secs_f64())
+            .bind(lease.min(CUTOVER_LEASE).as_secs_f64());
         Ok(read::<Option<i64>>(&self.change(query).await?, 0)?.map(Term))
+    }
+
+    /// A shard knows this term of the move, which is higher than the driver's: the next one is higher still. Refused where another driver has
+    /// the move, which is why the shard knows it; the map has forgotten it otherwise. The driver's own term is good for nothing any more.
+    pub async fn raise_term(&self, id: MoveId, term: Term, known: Term) -> Result<(), StoreError> {
+        let query = sqlx::query("SELECT shardgate_map.raise_term($1, $2, $3)::text").bind(id.0).bind(term.0).bind(known.0);
+        self.change(query).await.map(drop)
     }
 
     /// Another driver may take the move at once.
@@ -402,6 +420,23 @@ impl Store {
             .fetch_optional(&self.pool()?),
         )
         .await
+    }
+
+    /// For how long statements of the set have been held, by the map database's clock.
+    pub async fn held_for(&self, id: MoveId) -> Result<Option<Duration>, StoreError> {
+        let seconds: Option<f64> = self
+            .answered(
+                sqlx::query_scalar(
+                    "SELECT extract(epoch FROM clock_timestamp() - max(h.changed_at))::float8 FROM shardgate_map.history h
+                     WHERE h.change = 'hold_move' AND h.arguments ->> 'move' = $1::text
+                       AND EXISTS (SELECT FROM shardgate_map.move_partition m JOIN shardgate_map.partition p USING (partition_id)
+                                   WHERE m.move_id = $1::text::int AND p.state = 'held')",
+                )
+                .bind(id.0.to_string())
+                .fetch_one(&self.pool()?),
+            )
+            .await?;
+        Ok(seconds.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default()))
     }
 
     /// The hold ends, and who owned the set before owns it still.
@@ -504,9 +539,9 @@ fn state_named(name: &str) -> Result<MoveState, StoreError> {
     MoveState::from_name(name).ok_or_else(|| unreadable("state of a move", name))
 }
 
-/// A driver that is not heard of for so long is given up.
+/// A driver that is not heard of for so long is given up, by a command.
 pub const DRIVER_LEASE: Duration = Duration::from_secs(4);
 /// A move that waits out its grace period is looked at so often.
 const REST: Duration = Duration::from_secs(5);
-/// The same as [`DRIVER_LEASE`] while statements are held.
+/// The same while statements are held, at most.
 pub const CUTOVER_LEASE: Duration = Duration::from_secs(2);

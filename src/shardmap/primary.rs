@@ -12,6 +12,9 @@
 //! What is known here and not in the map is told to it ([`Primary::untold`]), again where the map has lost it (it failed over, or was
 //! restored). A server with another system identifier is no successor
 //! that could be told by itself (a dump that was restored, `pg_upgrade`): an administrator says so, by the map. Pure but for locks.
+//!
+//! Two servers that are primaries of the newest timeline at once are no successors of one another, and each may have what the other one has
+//! not: none is used until one of them is gone, or was promoted once more ([`Primary::note_split`]).
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -41,6 +44,8 @@ pub enum NotPrimary {
     Former,
     /// It is a database cluster of its own.
     OtherSystem,
+    /// Another server is a primary of this timeline, too.
+    Split,
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +61,8 @@ pub struct Primary {
 struct Known {
     server: Option<PrimaryServer>,
     is_told: bool,
+    /// Two servers show `server`.
+    is_split: bool,
     /// Of those who wait for the server that was the primary.
     pledges: Vec<Weak<AtomicWaker>>,
     /// Number of pledges at which the broken ones are taken out.
@@ -130,6 +137,9 @@ impl Primary {
             return Err(NotPrimary::Former);
         }
         self.become_known(&mut known, found, false);
+        if known.is_split {
+            return Err(NotPrimary::Split);
+        }
         let waker = Arc::new(AtomicWaker::new());
         known.sweep();
         known.pledges.push(Arc::downgrade(&waker));
@@ -157,10 +167,31 @@ impl Primary {
         let is_other = known.server.is_some();
         known.server = Some(server);
         known.is_told = is_told;
+        known.is_split = false;
         if is_other {
-            self.generation.fetch_add(1, Ordering::AcqRel);
-            known.pledges.drain(..).filter_map(|pledge| pledge.upgrade()).for_each(|waker| waker.wake());
+            self.break_pledges(known);
         }
+    }
+
+    fn break_pledges(&self, known: &mut Known) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        known.pledges.drain(..).filter_map(|pledge| pledge.upgrade()).for_each(|waker| waker.wake());
+    }
+
+    /// Two servers are seen as this primary at once, or are no more. Nothing changes where another one is the primary by now.
+    pub fn note_split(&self, server: PrimaryServer, is_split: bool) {
+        let mut known = self.known.lock();
+        if known.server != Some(server) || known.is_split == is_split {
+            return;
+        }
+        known.is_split = is_split;
+        if is_split {
+            self.break_pledges(&mut known);
+        }
+    }
+
+    pub fn is_split(&self) -> bool {
+        self.known.lock().is_split
     }
 
     /// The map knows none.
@@ -233,6 +264,22 @@ mod tests {
         assert_eq!(primary.untold(), Some(server(1, 3)));
         assert_eq!(primary.accept(server(1, 2)).unwrap_err(), NotPrimary::Former);
         assert_eq!(primary.accept(server(2, 9)).unwrap_err(), NotPrimary::OtherSystem);
+    }
+
+    #[test]
+    fn of_two_primaries_of_one_timeline_none_is_used() {
+        let primary = Primary::of(Some(server(1, 2)));
+        let pledge = primary.accept(server(1, 2)).expect("the primary");
+        primary.note_split(server(1, 1), true);
+        assert!(!pledge.is_broken() && !primary.is_split(), "two former ones");
+        primary.note_split(server(1, 2), true);
+        assert!(pledge.is_broken() && primary.is_split());
+        assert_eq!(primary.accept(server(1, 2)).unwrap_err(), NotPrimary::Split);
+        assert_eq!(primary.accept(server(1, 1)).unwrap_err(), NotPrimary::Former);
+        primary.note_split(server(1, 2), false);
+        let pledge = primary.accept(server(1, 2)).expect("the one that is left");
+        primary.note_split(server(1, 2), true);
+        assert!(pledge.is_broken() && primary.accept(server(1, 3)).is_ok() && !primary.is_split(), "one was promoted once more");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use arc_swap::ArcSwap;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPool, PgPoolOptions, PgRow};
-use sqlx::{Connection, Execute, Executor, PgConnection, Postgres};
+use sqlx::{Connection, Execute, Executor, PgConnection, Postgres, SqlSafeStr};
 use tokio::time::timeout;
 
 use super::error::StoreError;
@@ -272,7 +272,7 @@ impl Store {
                         is_other |= database.go_to(host, shown) || before.is_some_and(|before| before != shown);
                     }
                     Err(NotPrimary::OtherSystem) => strangers.push((shown, host)),
-                    Ok(_) | Err(NotPrimary::Former) => {}
+                    Ok(_) | Err(NotPrimary::Former | NotPrimary::Split) => {}
                 }
             }
         };
@@ -345,14 +345,13 @@ impl Store {
     /// A connection for several changes, or readings, one after the other.
     pub(super) async fn kept(&self) -> Result<Kept, StoreError> {
         let (connection, pledge) = self.connection_to_primary().await?;
-        Ok(Kept { connection: Some(connection), pledge })
+        Ok(Kept { connection, pledge })
     }
 }
 
 /// One connection to the primary.
 pub(super) struct Kept {
-    /// `None`: it was given up.
-    connection: Option<PoolConnection<Postgres>>,
+    connection: PoolConnection<Postgres>,
     pledge: Option<Pledge>,
 }
 
@@ -363,7 +362,6 @@ impl Kept {
         Q: Execute<'q, Postgres> + 'q,
     {
         let Self { connection, pledge } = self;
-        let connection = connection.as_mut().ok_or_else(StoreError::no_answer)?;
         in_time(pledge.as_ref(), connection.fetch_one(query)).await.map_err(StoreError::changing)
     }
 
@@ -372,19 +370,13 @@ impl Kept {
         Q: Execute<'q, Postgres> + 'q,
     {
         let Self { connection, pledge } = self;
-        let connection = connection.as_mut().ok_or_else(StoreError::no_answer)?;
         in_time(pledge.as_ref(), connection.fetch_all(query)).await.map_err(StoreError::reading)
     }
 
-    pub(super) async fn run(&mut self, sql: &'static str) -> Result<(), StoreError> {
+    /// A statement that is going to be run by this connection, as it is written there.
+    pub(super) async fn prepare(&mut self, sql: &'static str) -> Result<(), StoreError> {
         let Self { connection, pledge } = self;
-        let connection = connection.as_mut().ok_or_else(StoreError::no_answer)?;
-        in_time(pledge.as_ref(), connection.execute(sql)).await.map(drop).map_err(StoreError::reading)
-    }
-
-    /// Nobody gets this connection any more.
-    pub(super) fn give_up(&mut self) {
-        drop(self.connection.take().map(PoolConnection::detach));
+        in_time(pledge.as_ref(), connection.prepare(sql.into_sql_str())).await.map(drop).map_err(StoreError::reading)
     }
 }
 
@@ -439,7 +431,7 @@ async fn check_primary(connection: &mut PgConnection, primary: &Arc<Primary>) ->
             primary.learn(shown);
             Ok(Some(shown))
         }
-        Err(NotPrimary::Former) => Err(former_primary()),
+        Err(NotPrimary::Former | NotPrimary::Split) => Err(former_primary()),
     }
 }
 

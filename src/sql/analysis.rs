@@ -52,6 +52,8 @@ pub struct Analysis {
     pub notifies: Option<String>,
     /// What it may leave in its session without being seen; `None`: proven to leave nothing.
     pub effects: Option<Arc<SessionEffects>>,
+    /// Where it is not known what its functions run: what its words tell of that, without its constants.
+    pub words: Option<Arc<SessionEffects>>,
     /// A query whose rows show one of several values that are equal and do not look alike: a condition that tells these apart is
     /// PostgreSQL's to evaluate in it.
     pub shows_one_of_equals: bool,
@@ -138,6 +140,8 @@ pub enum SessionCall {
     /// What a server says of itself or of its transaction: its clock, a transaction id, its address. Or might, by a function
     /// that is not immutable.
     Server,
+    /// Of a statement without tables: the former, but for the transaction and its clock. In a transaction the home shard says it too.
+    OneServer,
     /// It may name sessions, their locks and statements, or the bytes of relations: the proxy writes what the cluster says into the text
     /// ([`super::utility::cluster_state`]).
     ClusterState,
@@ -559,9 +563,8 @@ pub enum Command {
         gives_rows: bool,
         /// It is a DO block or a call: its body makes the changes, which may differ from shard to shard.
         by_body: bool,
-        /// A distributed table gets another name or schema: until the map follows, it is not found by the new one. Refused in
-        /// a transaction block, whose later statements would take the new name for a home table.
-        renames_distributed: bool,
+        /// The map has to know of the other name before the shards do.
+        renames: Option<Arc<DistributedRename>>,
         /// It makes a table of rows that are not all on the home shard, or perhaps not.
         table_as: Option<Arc<TableAs>>,
         /// It adds columns that number the rows of a distributed table, those that are there among them.
@@ -679,6 +682,18 @@ impl Isolation {
             .into_iter()
             .find(|level| level.name() == name)
     }
+}
+
+/// A sharded or reference table gets another name. Of the table, schema and name as the catalogue has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DistributedRename {
+    /// Or another schema.
+    Table { from: TableName, to: TableName },
+    /// A column of its key, by its place there.
+    KeyColumn { table: TableName, place: usize, to: String },
+    /// Nothing that the map knows: another table gets another schema. But sequences of the whole cluster number its rows, and may move
+    /// with it.
+    Numbered { table: TableName },
 }
 
 /// What a statement reads that the proxy has to give to the map database before.

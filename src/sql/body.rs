@@ -14,9 +14,11 @@ use crate::sql::parse::parse;
 use crate::sql::utility::session_command;
 
 mod given_texts;
+mod object_settings;
 mod plpgsql;
 mod schema_effects;
 
+pub use object_settings::custom_settings_given;
 pub use schema_effects::{begins_with_change, begins_with_other, strings};
 
 /// Reads bodies with PostgreSQL's grammar. Stateless.
@@ -309,6 +311,7 @@ fn statement(node: Node<'_>, found: &mut Found) {
             if let Some(kept) = keeps(other) {
                 found.references.effects.keeps(kept);
             }
+            found.references.effects.names_left.extend(custom_settings_given(other));
             found.give_up_unread("runs a statement that is neither a query nor a change of rows");
         }
     }
@@ -403,6 +406,7 @@ fn visit(node: Node<'_>, found: &mut Found) {
         Node::UpdateStmt(update) => {
             if update.relation().is_some_and(|relation| relation.relname() == Some("pg_settings")) {
                 found.references.effects.sets_any();
+                found.give_up("changes a setting of the session");
             }
             found.references.writes.extend(update.relation().map(name_of));
         }
@@ -441,10 +445,9 @@ fn function_call(call: &nodes::FuncCall, found: &mut Found) {
         "lastval" => found.give_up("calls lastval"),
         "set_config" if !is_local_set_config(call) => {
             let setting = call.args().iter().next().and_then(tree::constant_text);
-            let is_given = call.args().iter().next().is_some_and(|name| matches!(name, Node::ParamRef(_) | Node::ColumnRef(_)));
             match &setting {
                 Some(setting) => found.references.effects.sets(setting),
-                None => found.references.effects.sets_unnamed(is_given),
+                None => found.references.effects.sets_unnamed(is_name_given(call)),
             }
             match setting.is_some_and(|setting| is_followed(&setting)) {
                 true => found.references.sets_session = true,
@@ -453,14 +456,21 @@ fn function_call(call: &nodes::FuncCall, found: &mut Found) {
         }
         name if is_session_lock(name) => found.give_up("takes or gives back a lock of the session"),
         "set_config" => {
-            let setting = call.args().iter().next().and_then(tree::constant_text).filter(|setting| is_followed(setting));
-            found.references.effects.sets_for_transaction(setting.as_deref());
+            match call.args().iter().next().and_then(tree::constant_text) {
+                Some(setting) => found.references.effects.sets_for_transaction(is_followed(&setting).then_some(&setting)),
+                None => found.references.effects.sets_unnamed_for_transaction(is_name_given(call)),
+            }
             found.references.sets_local = true;
         }
         "pg_notify" => found.references.notifies = true,
         _ => {}
     }
     found.references.functions.push(name);
+}
+
+/// The name is a parameter or variable as it is.
+fn is_name_given(call: &nodes::FuncCall) -> bool {
+    call.args().iter().next().is_some_and(|name| matches!(name, Node::ParamRef(_) | Node::ColumnRef(_)))
 }
 
 /// `set_config(name, value, true)`: for the transaction.

@@ -10,8 +10,10 @@ use pg_raw_parse::{Node, nodes};
 
 use super::body::{self, SqlBodyReader};
 use super::context::Context;
+use super::parse::lexer::Literal;
+use super::statement::Source;
 use super::utility::session_command;
-use crate::catalog::{BodyName, BodyReader, BodyReferences, ChangedSettings, Kept, SessionEffects};
+use crate::catalog::{BodyName, BodyReader, BodyReferences, ChangedSettings, Kept, SessionEffects, UnnamedLeft};
 
 /// `None`: proven to leave nothing. Names that the catalogue does not have may be of what was made a moment ago.
 pub fn of_statement(node: Node<'_>, text: &str, context: &Context, has_unknown_names: bool) -> Option<Arc<SessionEffects>> {
@@ -19,6 +21,40 @@ pub fn of_statement(node: Node<'_>, text: &str, context: &Context, has_unknown_n
     // Those of temporary tables are not in the catalogue; their connection is kept.
     effects.is_unproven |= has_unknown_names && context.temporary_tables.is_empty();
     (!effects.is_nothing()).then(|| Arc::new(effects))
+}
+
+/// What the words of such a statement say, its constants aside: of these each execution has its own.
+pub fn of_words(node: Node<'_>, source: Source<'_>, effects: Option<&SessionEffects>) -> Option<Arc<SessionEffects>> {
+    if !effects.is_some_and(|effects| effects.is_unproven) || !gives_values(node) {
+        return None;
+    }
+    let mut words = String::new();
+    let mut from = source.start;
+    let is_in_it = |literal: &&Literal| literal.start as usize >= source.start && literal.end as usize <= source.end;
+    for literal in source.literals.iter().filter(is_in_it) {
+        words.push_str(source.text.get(from..literal.start as usize).unwrap_or_default());
+        words.push_str("''");
+        from = literal.end as usize;
+    }
+    words.push_str(source.text.get(from..source.end).unwrap_or_default());
+    Some(Arc::new(SessionEffects::of_unread(&words)))
+}
+
+/// Its functions are given what stands in it.
+fn gives_values(node: Node<'_>) -> bool {
+    match node {
+        Node::SelectStmt(select) => select.into_clause().is_none(),
+        Node::ExplainStmt(explain) => gives_values(explain.query()),
+        Node::InsertStmt(_)
+        | Node::UpdateStmt(_)
+        | Node::DeleteStmt(_)
+        | Node::MergeStmt(_)
+        | Node::CallStmt(_)
+        | Node::DeclareCursorStmt(_)
+        | Node::CopyStmt(_)
+        | Node::ExecuteStmt(_) => true,
+        _ => false,
+    }
 }
 
 fn of_node(node: Node<'_>, text: &str, context: &Context) -> SessionEffects {
@@ -74,7 +110,7 @@ fn of_block(block: &nodes::DoStmt, context: &Context) -> SessionEffects {
     let body = option("as").unwrap_or_default();
     let language = option("language").unwrap_or("plpgsql").to_ascii_lowercase();
     if language != "plpgsql" {
-        return SessionEffects::of_unread(body);
+        return SessionEffects::of_other_language(body);
     }
     context.catalog.session_effects(&SqlBodyReader.references(&language, body), body, &SqlBodyReader)
 }
@@ -111,27 +147,17 @@ fn of_ddl(node: Node<'_>, text: &str, context: &Context) -> SessionEffects {
     let likely = context.catalog.likely_session_effects(&evaluated, text, &SqlBodyReader);
     effects.is_of_schema_change = evaluates(node) && !(likely.settings.is_nothing() && likely.kept.is_empty());
     // What a function sets there is not read back; it goes with the connection.
-    effects.is_closed |= !effects.settings.is_nothing() || names_setting(node);
+    let leaves_names = !effects.names_left.is_empty() || effects.unnamed_left != UnnamedLeft::Nothing;
+    effects.is_closed |= !effects.settings.is_nothing() || leaves_names || !body::custom_settings_given(node).is_empty();
     effects.settings = ChangedSettings::Nothing;
     effects.named = BTreeSet::new();
+    effects.names_left = BTreeSet::new();
+    effects.unnamed_left = UnnamedLeft::Nothing;
     if !evaluates(node) {
         effects.kept.remove(&Kept::PreparedStatement);
     }
     effects.is_unproven = true;
     effects
-}
-
-/// `CREATE FUNCTION … SET app.x = …` and the like: the server looks at the setting, and has its name on this connection afterwards.
-fn names_setting(node: Node<'_>) -> bool {
-    let is_custom = |set: &nodes::VariableSetStmt| set.name().is_some_and(|name| name.contains('.'));
-    let sets = |option: &nodes::DefElem| matches!(option.arg(), Node::VariableSetStmt(set) if is_custom(set));
-    match node {
-        Node::CreateFunctionStmt(create) => create.options().iter().any(sets),
-        Node::AlterFunctionStmt(alter) => alter.actions().iter().any(sets),
-        Node::AlterRoleSetStmt(alter) => alter.setstmt().is_some_and(is_custom),
-        Node::AlterDatabaseSetStmt(alter) => alter.setstmt().is_some_and(is_custom),
-        _ => false,
-    }
 }
 
 /// It runs the functions that it names, for the rows that there are; others only name them.

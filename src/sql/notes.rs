@@ -54,6 +54,8 @@ pub struct Notes {
     pub changes_schema: Option<(SchemaEffect, Oid)>,
     /// Values that may differ from one copy of a reference table to the next: the first one found.
     pub of_one_copy: Option<String>,
+    /// It asks for what differs from server to server, its transaction aside: names, addresses, numbers of objects.
+    pub asks_one_server: bool,
     /// What a query gives hangs on which rows of reference tables are found first.
     pub finds_first: bool,
     /// A query shows one of several values that are equal and do not look alike, in columns that conditions above it may be about.

@@ -67,6 +67,9 @@ pub fn finish(mut reader: Reader<'_>, command: Command, merge: Result<Merge, PgE
     reader.note_hidden();
     let may_touch_anything = reader.notes.touches_anything.is_some();
     let scope = scope(&mut reader);
+    if matches!(scope, Scope::Tableless) && reader.notes.asks_one_server {
+        reader.notes.session_call(SessionCall::OneServer);
+    }
     Placement {
         command,
         scope,

@@ -13,7 +13,7 @@ use super::ddl::redefined::{self, Redefined, redefined};
 use super::ddl::{ddl_locks, in_bodies, schema_guard, truncate};
 use super::parse::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
-use super::query::{Draws, Reader, Resolved, resolve};
+use super::query::{Draws, Reader, Resolved, is_of_server, resolve};
 use super::rewrite::{clock, drawing};
 use super::utility::shardgate_call::{self, Naming};
 use super::utility::table_as::{self, TableAs};
@@ -70,8 +70,14 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         changes_schema: _,
     } = placement;
     let effects = super::effects::of_statement(node, source.text, context, has_unknown_names);
+    let words = super::effects::of_words(node, source, effects.as_deref());
     if cluster_state::may_ask(node, source.text.get(source.start..source.end).unwrap_or_default()) {
         session_calls.push(SessionCall::ClusterState);
+    }
+    if let Command::Show(name) = &command
+        && is_of_server(&name.to_ascii_lowercase())
+    {
+        session_calls.push(SessionCall::OneServer);
     }
     let is_query = matches!(command, Command::Query(_));
     let is_template = is_template && is_query;
@@ -95,6 +101,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
         opinion,
         notifies,
         effects,
+        words,
         shows_one_of_equals,
     };
     Reading { analysis, fixed_literals }
@@ -382,7 +389,7 @@ fn place_refresh(refresh: &nodes::RefreshMatViewStmt, source: Source<'_>, contex
         _ if is_elsewhere => Scope::Refused(PgError::unsupported(
             format!("REFRESH of materialized view \"{}\" is not supported", view.name),
             "It is filled on the home shard, and its query reads rows of other shards.",
-            "Make a table of its rows, and fill it with INSERT ... SELECT.",
+            TABLE_OF_ROWS,
         )),
         _ => Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) },
     };
@@ -405,7 +412,7 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
     }
     if let Node::CreateTableAsStmt(create) = node {
         let is_view = create.objtype == nodes::ObjectType::OBJECT_MATVIEW;
-        let tag = if is_view { "CREATE MATERIALIZED VIEW" } else { "CREATE TABLE AS" };
+        let tag = if is_view { MATERIALIZED_VIEW } else { "CREATE TABLE AS" };
         return place_table_as(create.query(), create.into(), tag, is_view, source, context);
     }
     let Some(found) = ddl::classify(node) else {
@@ -426,10 +433,10 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
     let is_temporary = found.creates_temporary.is_some() || named_relations::is_of_temporary(node, source, context)?;
     let scope = if is_temporary { at_home() } else { Scope::EveryShard };
     let mut command = found.into_command();
-    if let Command::Ddl { renames_distributed, numbered, altered, locks, redefines, takes, .. } = &mut command {
+    if let Command::Ddl { renames, numbered, altered, locks, redefines, takes, .. } = &mut command {
         *redefines = redefined(node, context);
         *takes = redefined::taken(node, context).into();
-        *renames_distributed = schema_guard::renames_distributed(node, context);
+        *renames = schema_guard::distributed_rename(node, context).map(Arc::new);
         *numbered = schema_guard::numbered_columns(node, context).map(Arc::new);
         *altered = schema_guard::altered_sequences(node, context).map(Arc::new);
         *locks = ddl_locks::table_locks(node, context).map(Arc::new);
@@ -474,7 +481,7 @@ pub(super) fn place_changes(changes: &[String], call: ddl::Ddl, context: &Contex
                 Command::Ddl {
                     creates_temporary: None,
                     outside_transaction: false,
-                    renames_distributed: false,
+                    renames: None,
                     table_as: None,
                     numbered: None,
                     altered: None,
@@ -520,7 +527,7 @@ fn place_table_as(
         creates_temporary: temporary.map(str::to_owned),
         outside_transaction: false,
         once_per_server: false,
-        renames_distributed: false,
+        renames: None,
         table_as: table_as.map(Arc::new),
         numbered: None,
         altered: None,
@@ -589,12 +596,22 @@ fn execute_refusal(tag: &str) -> PgError {
 }
 
 fn table_as_refusal(tag: &str) -> PgError {
+    let hint = match tag {
+        MATERIALIZED_VIEW => TABLE_OF_ROWS,
+        _ => "Create the table first and fill it with INSERT ... SELECT.",
+    };
     PgError::unsupported(
         format!("{tag} from these tables is not supported"),
         "The rows would be stored on every shard that runs it.",
-        "Create the table first and fill it with INSERT ... SELECT.",
+        hint,
     )
 }
+
+const MATERIALIZED_VIEW: &str = "CREATE MATERIALIZED VIEW";
+
+/// In place of a materialised view of sharded rows. Readers see the old rows until it is refreshed.
+const TABLE_OF_ROWS: &str = "Make a table of its rows with CREATE TABLE ... AS SELECT .... To refresh it: BEGIN; DELETE FROM ...; \
+                             INSERT INTO ... SELECT ...; COMMIT.";
 
 /// A statement that could not be placed: refused, or, when it is only too large to be read, kept to where everything is.
 fn failed(node: Node<'_>, context: &Context, refusal: PgError) -> Placement {

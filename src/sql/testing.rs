@@ -80,6 +80,7 @@ impl Fixture {
             relations: Vec::new(),
             types: Vec::new(),
             search_path: None,
+            custom_settings: Vec::new(),
         };
         self.catalog.functions.insert(oid, function);
         self.catalog.function_names.entry(name.to_owned()).or_default().push(oid);
@@ -158,7 +159,7 @@ impl Fixture {
     }
 
     fn distribute(&mut self, schema: &str, name: &str, kind: TableKind) {
-        let table = Table { schema: schema.to_owned(), name: name.to_owned(), kind };
+        let table = Table { schema: schema.to_owned(), name: name.to_owned(), kind, renamed: None };
         self.map.tables.insert((schema.to_owned(), name.to_owned()), Arc::new(table));
     }
 

@@ -38,6 +38,7 @@ pub const POOL_WAIT_SECONDS: &str = "shardgate_pool_wait_seconds";
 pub const SHARD_CONNECTS: &str = "shardgate_shard_connects_total";
 pub const SHARD_LOSSES: &str = "shardgate_shard_connections_lost_total";
 pub const SHARD_UP: &str = "shardgate_shard_up";
+pub const SHARD_SPLIT: &str = "shardgate_shard_split";
 pub const MAP_EPOCH: &str = "shardgate_map_epoch";
 pub const MAP_LOADS: &str = "shardgate_map_loads_total";
 pub const MAP_REACHABLE: &str = "shardgate_map_reachable";
@@ -73,7 +74,7 @@ pub const LABEL_KIND: &str = "kind";
 pub const LABEL_VERSION: &str = "version";
 
 /// All of them, described at start so that a scrape explains itself.
-pub const ALL: [Metric; 33] = [
+pub const ALL: [Metric; 34] = [
     gauge(BUILD_INFO, Unit::Count, "Always 1; the label says which version runs."),
     gauge(CLIENTS, Unit::Count, "Client sessions, from login on."),
     gauge(CLIENTS_MAX, Unit::Count, "Client connections allowed, before and after login (listen.max_clients)."),
@@ -95,6 +96,7 @@ pub const ALL: [Metric; 33] = [
     counter(SHARD_CONNECTS, "Connections opened to a shard by outcome: ok, failed."),
     counter(SHARD_LOSSES, "Connections to a shard that have ended by themselves: it was stopped, or lies beyond a broken network."),
     gauge(SHARD_UP, Unit::Count, "1 while a shard can be reached, 0 while connecting to it fails."),
+    gauge(SHARD_SPLIT, Unit::Count, "1 while two servers of a shard are primaries of the same timeline, so that none is used."),
     gauge(MAP_EPOCH, Unit::Count, "The epoch of the shard map that this proxy routes by."),
     counter(MAP_LOADS, "Times that the shard map was read, by kind: full, changes."),
     gauge(MAP_REACHABLE, Unit::Count, "1 while the map database can be reached."),
@@ -117,7 +119,7 @@ const fn counter(name: &'static str, help: &'static str) -> Metric {
 }
 
 /// Gauges that have a value for each shard.
-pub const SHARD_GAUGES: [&str; 3] = [POOL_CONNECTIONS, POOL_WAITING, SHARD_UP];
+pub const SHARD_GAUGES: [&str; 4] = [POOL_CONNECTIONS, POOL_WAITING, SHARD_UP, SHARD_SPLIT];
 
 const fn gauge(name: &'static str, unit: Unit, help: &'static str) -> Metric {
     Metric { name, kind: Kind::Gauge, unit, help }

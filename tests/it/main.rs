@@ -6,6 +6,7 @@
 mod containers;
 mod declare;
 mod demo;
+mod drivers;
 mod guarded_map;
 mod hostile_session;
 mod hostile_startup;

@@ -74,7 +74,7 @@ pub async fn leftovers(cluster: &Cluster) -> Vec<String> {
                      WHERE subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
                  UNION ALL SELECT 'trigger ' || tgname FROM pg_trigger WHERE tgname ~ '^(00|zz)_shardgate'
                  UNION ALL SELECT 'gate ' || relname FROM pg_class WHERE relname LIKE 'gate_%' AND relkind = 'r'
-                 UNION ALL SELECT 'view ' || relname FROM pg_class WHERE relnamespace = 'shardgate'::regnamespace AND relkind = 'v'
+                 UNION ALL SELECT 'view ' || relname FROM pg_class WHERE relnamespace = 'shardgate'::regnamespace AND relname LIKE 'view_%'
                  UNION ALL SELECT 'residue ' || move_id FROM shardgate.residue",
                 &[],
             )

@@ -1,6 +1,6 @@
 //! The relations of the schema `shardgate` and reference tables beside statements for shards.
 
-use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
+use crate::support::{Cluster, Proxy, ProxyOptions, WireClient, psql_output};
 
 /// Two shards, a sharded table `t` with a row, a reference table `r` with a row.
 async fn proxy(cluster: &Cluster) -> Proxy {
@@ -127,6 +127,7 @@ async fn functions_that_return_rows_are_selected_from() {
     what_changes_the_map_is_selected_from(&client, &cluster).await;
     errors_come_before_a_call_with_parameters(&proxy, &cluster).await;
     both_know_the_same_functions(&client, &cluster).await;
+    their_columns_are_in_the_catalogue(&proxy, &client, &cluster).await;
 }
 
 /// It is called once, before the statement, and only where nothing else is wrong with that.
@@ -222,4 +223,28 @@ async fn both_know_the_same_functions(client: &tokio_postgres::Client, cluster: 
         known += 1;
     }
     assert_eq!(known, 14);
+}
+
+/// Of the home shard, which psql, editors and ORMs ask.
+async fn their_columns_are_in_the_catalogue(proxy: &Proxy, client: &tokio_postgres::Client, cluster: &Cluster) {
+    let sql = "SELECT c.relname::text, string_agg(format('%s %s', a.attname, format_type(a.atttypid, a.atttypmod)), ', ' ORDER BY a.attnum) \
+               FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
+               WHERE c.relnamespace = 'shardgate'::regnamespace AND c.relkind = 'v' GROUP BY 1 ORDER BY 1";
+    let rows = |rows: Vec<tokio_postgres::Row>| rows.iter().map(|row| (row.get(0), row.get(1))).collect::<Vec<(String, String)>>();
+    let known = rows(cluster.connect_map().await.query(sql, &[]).await.expect(sql));
+    assert_eq!(rows(client.query(sql, &[]).await.expect(sql)), known);
+    assert_eq!(known.len(), 11);
+    let shard = cluster.connect_shard(0).await;
+    for (relation, columns) in &known {
+        let told = psql_output(&proxy.conninfo(), &["-c", &format!("\\d shardgate.{relation}")]);
+        let told = String::from_utf8_lossy(&told.stdout).into_owned();
+        let first = columns.split([',', ' ']).next().expect("a column");
+        assert!(told.contains(&format!("View \"shardgate.{relation}\"")) && told.contains(&format!("\n {first} ")), "{told}");
+        client.query(&format!("SELECT * FROM shardgate.{relation}"), &[]).await.expect(relation);
+        // Without a proxy it is not empty, but an error.
+        let error = shard.simple_query(&format!("SELECT count(*) FROM shardgate.{relation}")).await.expect_err(relation);
+        assert_eq!(error.code().map(tokio_postgres::error::SqlState::code), Some("0A000"), "{error:?}");
+    }
+    let visible = "SELECT to_regclass('shardgate.shards') IS NOT NULL AND has_table_privilege('shardgate.shards', 'SELECT')";
+    assert!(client.query_one(visible, &[]).await.expect(visible).get::<_, bool>(0));
 }

@@ -48,6 +48,7 @@ mod pipelines;
 mod prepared;
 mod redefined;
 mod reference_keys;
+mod renamed;
 mod schema;
 mod scripts;
 mod sealed;

@@ -113,11 +113,21 @@ fn random_datum(key_type: KeyType, random: &mut StdRng) -> KeyDatum {
             KeyDatum::Timestamp(random.random_range(-211_813_488_000_000_000..9_223_371_331_200_000_000) >> bits)
         }
         KeyType::Bool => KeyDatum::Bool(random.random()),
+        KeyType::Numeric if bits == 0 => read_numeric(["NaN", "Infinity", "-Infinity", "0"][usize::from(wide < 0) * 2]),
+        KeyType::Numeric => {
+            let fraction = "0".repeat(bits % 7) + &random.random_range(0..1_000_000).to_string();
+            let exponent = ["", "", "e-30", "e30", "e3"][bits % 5];
+            read_numeric(&format!("{wide}.{fraction}{exponent}"))
+        }
         KeyType::Bytea => {
             let length = random.random_range(0..50);
             KeyDatum::Bytea((0..length).map(|_| random.random()).collect())
         }
     }
+}
+
+fn read_numeric(text: &str) -> KeyDatum {
+    KeyDatum::parse(KeyType::Numeric, text).expect("a number")
 }
 
 fn random_text(random: &mut StdRng) -> String {

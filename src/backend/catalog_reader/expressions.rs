@@ -44,8 +44,8 @@ struct ConstraintRow {
 }
 
 // Not triggers, nor what PostgreSQL adds to a foreign key for each partition of the table that it refers to. Of NOT NULL, a constraint
-// since PostgreSQL 18, what its column does not say. A name that PostgreSQL has chosen does not count: pg_dump restores a partitioned
-// table with other ones.
+// since PostgreSQL 18, what its column does not say. A name that PostgreSQL has chosen does not count, nor that of a partition's: pg_dump
+// restores a partitioned table with other ones. What is too long PostgreSQL shortens.
 const CONSTRAINTS: &str = "
 SELECT con.oid::int8 AS oid, con.conrelid::int8 AS relation, con.conname::text AS name, con.contype::text AS kind,
        ARRAY(SELECT a.attname::text FROM unnest(con.conkey) WITH ORDINALITY k(attnum, n)
@@ -56,13 +56,19 @@ SELECT con.oid::int8 AS oid, con.conrelid::int8 AS relation, con.conname::text A
        con.confdeltype::text AS on_delete, con.confupdtype::text AS on_update,
        ARRAY(SELECT a.attname::text FROM unnest(con.confdelsetcols) k
              JOIN pg_attribute a ON a.attrelid = con.conrelid AND a.attnum = k ORDER BY a.attnum) AS columns_set_on_delete,
-       CASE WHEN con.contype = 'n' AND con.conname !~ '_not_null[0-9]*$' THEN format('CONSTRAINT %I %s', con.conname, pg_get_constraintdef(con.oid))
+       CASE WHEN con.contype = 'n' AND nn.is_named THEN format('CONSTRAINT %I %s', con.conname, pg_get_constraintdef(con.oid))
             WHEN con.contype NOT IN ('c', 'x') THEN pg_get_constraintdef(con.oid) END AS definition
 FROM pg_constraint con
 JOIN pg_class c ON c.oid = con.conrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN LATERAL (
+    SELECT con.coninhcount = 0 AND NOT (
+        con.conname ~ '_not_null[0-9]*$'
+        AND (octet_length(c.relname) + octet_length(a.attname) > 50
+             OR regexp_replace(con.conname, '_not_null[0-9]*$', '') = format('%s_%s', c.relname, a.attname))) AS is_named
+    FROM pg_attribute a WHERE a.attrelid = con.conrelid AND a.attnum = con.conkey[1]) nn ON con.contype = 'n'
 WHERE con.contype IN ('c', 'f', 'n', 'p', 'u', 'x') AND {relation con.conrelid} AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
-  AND (con.contype <> 'n' OR con.connoinherit OR NOT con.convalidated OR con.conname !~ '_not_null[0-9]*$')
+  AND (con.contype <> 'n' OR con.connoinherit OR NOT con.convalidated OR nn.is_named)
   AND (con.contype <> 'f' OR NOT EXISTS (SELECT FROM pg_constraint p WHERE p.oid = con.conparentid AND p.conrelid = con.conrelid))
 ORDER BY con.conrelid, con.conname";
 

@@ -69,6 +69,7 @@ struct FunctionRow {
     body: Option<String>,
     is_extension_member: bool,
     search_path: Option<String>,
+    custom_settings: Vec<String>,
     relations: Vec<i64>,
     functions: Vec<i64>,
     types: Vec<i64>,
@@ -91,6 +92,8 @@ SELECT p.oid::int8 AS oid, n.nspname::text AS schema, p.proname::text AS name,
        e.is_member AS is_extension_member,
        (SELECT substr(setting, length('search_path=') + 1) FROM unnest(p.proconfig) setting WHERE setting LIKE 'search_path=%')
            AS search_path,
+       ARRAY(SELECT lower(split_part(setting, '=', 1)) FROM unnest(p.proconfig) setting
+             WHERE split_part(setting, '=', 1) LIKE '%.%' ORDER BY 1) AS custom_settings,
        ARRAY(SELECT DISTINCT d.refobjid::int8 FROM pg_depend d
              WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_class'::regclass ORDER BY 1) AS relations,
        ARRAY(SELECT DISTINCT d.refobjid::int8 FROM pg_depend d
@@ -117,15 +120,19 @@ fn add_functions(
     notes: &mut FunctionNotes,
 ) -> Result<(), CatalogError> {
     for row in rows {
+        let is_printed = row.body.is_none();
         let (definition, body) = match row.body {
             Some(body) => (row.definition, body),
             None => (printed.text(Kind::Function, row.oid), printed.text(Kind::Body, row.oid).unwrap_or_default()),
         };
         let oid = oid(row.oid)?;
-        if let Some(definition) = definition.filter(|_| !row.is_extension_member) {
+        if !row.is_extension_member && (is_printed || definition.is_some()) {
             let object = ObjectName::new("function", row.signature);
             notes.signatures.insert(oid, object.clone());
-            catalog.definitions.insert(object, definition);
+            if definition.is_none() {
+                catalog.definitions.hold(object.as_parent(), "function");
+            }
+            catalog.definitions.insert(object, definition.unwrap_or_default());
         }
         catalog.function_names.entry(row.name.clone()).or_default().push(oid);
         let functions = oids(&row.functions)?;
@@ -153,6 +160,7 @@ fn add_functions(
                 relations: oids(&row.relations)?,
                 types: oids(&row.types)?,
                 search_path: row.search_path.as_deref().and_then(own_search_path),
+                custom_settings: row.custom_settings,
             },
         );
     }

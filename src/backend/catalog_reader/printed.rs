@@ -107,6 +107,23 @@ impl Wanted {
             Kind::Rule | Kind::Check | Kind::Exclusion | Kind::Index | Kind::Trigger | Kind::Function | Kind::PartitionKey => None,
         }
     }
+
+    /// The definition of a relation or of its part that it belongs to: its whole and its kind. Those of functions are told where they
+    /// are read.
+    pub(super) fn definition(&self, catalog: &Catalog) -> Option<(String, &'static str)> {
+        let relation = catalog.relations.get(&Oid::try_from(self.relation).ok()?)?;
+        let kind = match self.id.0 {
+            Kind::View | Kind::PartitionKey => relation.kind.word(),
+            Kind::Rule => "rule",
+            Kind::PolicyUsing | Kind::PolicyCheck => "policy",
+            Kind::Generated => "column",
+            Kind::Check | Kind::Exclusion => "constraint",
+            Kind::Index => "index",
+            Kind::Trigger => "trigger",
+            Kind::Body | Kind::Function => return None,
+        };
+        Some((relation.whole(), kind))
+    }
 }
 
 /// What the text is read with.

@@ -40,6 +40,7 @@ struct RelationRow {
     kind: String,
     owner: String,
     has_row_security: bool,
+    is_security_invoker: bool,
     definition: String,
     partition_columns: Option<Vec<String>>,
     is_extension_member: bool,
@@ -50,6 +51,8 @@ struct RelationRow {
 const RELATIONS: &str = "
 SELECT c.oid::int8 AS oid, n.nspname::text AS schema, c.relname::text AS name, c.relkind::text AS kind,
        pg_get_userbyid(c.relowner)::text AS owner, c.relrowsecurity AS has_row_security,
+       EXISTS (SELECT FROM pg_options_to_table(c.reloptions) o WHERE o.option_name = 'security_invoker' AND o.option_value::bool)
+           AS is_security_invoker,
        concat_ws(', ',
            CASE c.relkind WHEN 'p' THEN (
                SELECT 'partitioned by ' || CASE k.partstrat WHEN 'h' THEN 'HASH' WHEN 'l' THEN 'LIST' ELSE 'RANGE' END
@@ -107,6 +110,7 @@ fn add_relations(rows: Vec<RelationRow>, catalog: &mut Catalog, printed: &Printe
                 owner: row.owner,
                 view_definition,
                 has_row_security: row.has_row_security,
+                is_security_invoker: row.is_security_invoker,
                 partition_columns: row.partition_columns.or((kind != RelationKind::PartitionedTable).then(Vec::new)),
                 ..Relation::bare(oid, &row.schema, &row.name, kind)
             },

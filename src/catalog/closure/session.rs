@@ -129,8 +129,8 @@ impl Walk<'_> {
                 let found = self.reader.references(&function.language, &function.body);
                 self.effects.add(&found.effects);
             }
-            "c" => self.effects.add(&SessionEffects::of_extension_function(&function.name, function.volatility)),
-            _ => self.effects.add(&SessionEffects::of_unread(&function.body)),
+            "c" => self.effects.add(&SessionEffects::of_c_function(&function.name, function.volatility)),
+            _ => self.effects.add(&SessionEffects::of_other_language(&function.body)),
         }
     }
 

@@ -69,6 +69,7 @@ fn function(oid: Oid, name: &str, language: &str, body: &str) -> Function {
         relations: Vec::new(),
         types: Vec::new(),
         search_path: None,
+        custom_settings: Vec::new(),
     }
 }
 

@@ -283,7 +283,7 @@ impl Judge<'_> {
             .iter()
             .filter_map(|member| {
                 let relation = later.relations.get(&member.relation.oid)?;
-                let key = crate::declare::key::TableKey::resolve(&key_text(&member.key), relation, Strategy::Hash).ok()?;
+                let key = crate::declare::key::TableKey::resolve(&key_text(&member.key), later, relation, Strategy::Hash).ok()?;
                 Some((relation, key))
             })
             .collect();

@@ -10,6 +10,7 @@ mod fences;
 mod named;
 mod records;
 mod strays;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -19,7 +20,7 @@ use serde::Serialize;
 use super::RebalanceError;
 use super::cluster::{self, Cluster, Detail};
 use super::moves::site::{Site, SiteError};
-use crate::shardmap::{MapSnapshot, MoveId, Shard, Store, Term};
+use crate::shardmap::{MapSnapshot, Move, MoveId, Shard, Store, Term};
 
 #[derive(Clone, Copy, Debug)]
 pub struct DoctorOptions {
@@ -70,20 +71,22 @@ pub async fn doctor(map_url: &str, options: DoctorOptions) -> Result<bool, Rebal
     let store = Store::of_command(map_url).await?;
     store.check().await?;
     let map = store.load().await?.snapshot;
-    let running: Running = store.running_moves().await?.iter().map(|the_move| (the_move.id.0, the_move.state.name())).collect();
+    let moves = store.running_moves().await?;
+    let running: Running = moves.iter().map(|the_move| (the_move.id.0, the_move.state.name())).collect();
     let cluster = cluster::read(map_url, Detail::Keys).await?;
-    let mut found = in_the_map(&cluster, &running);
+    let mut found = in_the_map(&cluster);
+    found.extend(waiting::find(&store, &moves).await?);
     found.extend(fences::find(&store, &map, options.fixes).await?);
     let copies = copies::Copies::read(&map).await;
     for shard in map.shards.iter().filter(|shard| shard.state.is_ready()) {
-        let look = Look { store: &store, map: &map, cluster: &cluster, running: &running, copies: &copies };
+        let look = Look { store: &store, map: &map, cluster: &cluster, moves: &moves, running: &running, copies: &copies };
         found.extend(Box::pin(look.on_shard(shard, options.fixes)).await);
     }
     print(&found, options.is_json)?;
     Ok(found.iter().any(|leftover| !leftover.is_fixed))
 }
 
-fn in_the_map(cluster: &Cluster, running: &Running) -> Vec<Leftover> {
+fn in_the_map(cluster: &Cluster) -> Vec<Leftover> {
     let moving: Vec<i32> = cluster.moves.iter().map(|the_move| the_move.partition_id).collect();
     let stuck =
         cluster.partitions.iter().filter(|partition| partition.state != "online" && !moving.contains(&partition.partition_id));
@@ -93,14 +96,7 @@ fn in_the_map(cluster: &Cluster, running: &Running) -> Vec<Leftover> {
             "tell the developers how it came to that; the history of the map says who changed it",
         )
     });
-    let failed = running.iter().filter(|(_, state)| **state == "failed");
-    let failed = failed.map(|(move_id, _)| {
-        let remedy = format!(
-            "\"shard-rebalance show {move_id}\" says why; \"shard-rebalance resume {move_id}\" lets it go on when that is mended"
-        );
-        Leftover::in_map(format!("move {move_id} has failed"), remedy)
-    });
-    stuck.chain(failed).collect()
+    stuck.collect()
 }
 
 /// By what shards are looked at.
@@ -108,6 +104,7 @@ struct Look<'a> {
     store: &'a Store,
     map: &'a MapSnapshot,
     cluster: &'a Cluster,
+    moves: &'a [Move],
     running: &'a Running,
     copies: &'a copies::Copies,
 }
@@ -116,16 +113,16 @@ impl Look<'_> {
     async fn on_shard(&self, shard: &Shard, fixes: bool) -> Vec<Leftover> {
         let mut site = match Box::pin(Site::open(shard, MoveId(0), Term(0))).await {
             Ok(site) => site,
-            Err(error) => return vec![unreachable(shard, &error.to_string())],
+            Err(error) => return vec![self.unreachable(shard, &error.to_string())],
         };
         let mut found = match self.leftovers(&mut site).await {
             Ok(found) => found,
-            Err(error) => return vec![unreachable(shard, &error.to_string())],
+            Err(error) => return vec![self.unreachable(shard, &error.to_string())],
         };
         // A move is planned before it makes anything: what has come since is of one that runs by now.
         let now = match self.store.running_moves().await {
             Ok(now) => now,
-            Err(error) => return vec![unreachable(shard, &error.to_string())],
+            Err(error) => return vec![self.unreachable(shard, &error.to_string())],
         };
         found.retain(|leftover| now.iter().all(|the_move| leftover.move_id != Some(the_move.id.0)));
         if fixes {
@@ -140,10 +137,14 @@ impl Look<'_> {
         }
         match declarations::find(shard, &mut site, self, fixes).await {
             Ok(left) => found.extend(left),
-            Err(error) => found.push(unreachable(shard, &error.to_string())),
+            Err(error) => found.push(self.unreachable(shard, &error.to_string())),
         }
         found.extend(strays::find(shard, self).await);
         found
+    }
+
+    fn unreachable(&self, shard: &Shard, error: &str) -> Leftover {
+        Leftover::on(&shard.name, format!("the shard cannot be looked at: {error}"), waiting::remedy(shard, self.moves))
     }
 
     /// In the order in which they can be removed.
@@ -153,10 +154,6 @@ impl Look<'_> {
         found.extend(copies::find(site, self.copies).await?);
         Ok(found)
     }
-}
-
-fn unreachable(shard: &Shard, error: &str) -> Leftover {
-    Leftover::on(&shard.name, format!("the shard cannot be looked at: {error}"), "run doctor again when it is back")
 }
 
 fn print(found: &[Leftover], is_json: bool) -> io::Result<()> {

@@ -68,7 +68,7 @@ async fn open(shard: &Shard) -> Result<Site, RebalanceError> {
 fn failed(stop: Stop) -> RebalanceError {
     match stop {
         Stop::Differ(reason) => RebalanceError::Differs(reason),
-        Stop::Abort(reason) | Stop::Again(reason) | Stop::Withdraw(reason) | Stop::Failed(reason) => {
+        Stop::Abort(reason) | Stop::Again(reason) | Stop::Slow(reason) | Stop::Withdraw(reason) | Stop::Failed(reason) => {
             RebalanceError::Query { place: "comparison".to_owned(), reason }
         }
         Stop::Overtaken | Stop::Rest(_) => {

@@ -12,11 +12,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::direction::Direction;
 use super::fencing;
-use super::liveness::bounded_if_held;
 use super::moving::{Beside, Moving};
+use super::patience::{Patience, bounded_if_held};
 use super::states::{aborting, catching_up, cleaning_up, copying, cutting_over, failed, planned, preparing, switched, verifying};
 use super::stop::Stop;
-use super::{objects, one_sided, reverse, servers};
+use super::{objects, one_sided, reverse, servers, terms};
 use crate::failpoint::Failpoints;
 use crate::shardmap::{Asked, Move, MoveId, MoveState, Progress, Store, StoreError, Term};
 
@@ -28,6 +28,8 @@ pub struct Driver {
     pub id: i64,
     /// For the history of the map.
     pub actor: String,
+    /// A driver that was not heard of for so long is replaced by this one.
+    pub lease: Duration,
     pub points: Arc<Failpoints>,
 }
 
@@ -86,7 +88,7 @@ impl Driver {
         if the_move.is_at_rest() {
             return Ok(Turn::Over);
         }
-        let Some(term) = self.store.take_move(id, self.id).await? else { return Ok(Turn::Taken) };
+        let Some(term) = self.store.take_move(id, self.id, self.lease).await? else { return Ok(Turn::Taken) };
         // As it is under the term: another driver may have acted meanwhile.
         let the_move = self.require(id).await?;
         let progress = Mutex::new(Progress { error: the_move.error.clone(), ..Progress::default() });
@@ -112,16 +114,17 @@ impl Driver {
         let (state, reason) = (the_move.state, the_move.error.clone());
         if state == MoveState::CuttingOver {
             let reason = reason.as_deref().unwrap_or("the driver of the cut-over was lost");
-            if bounded_if_held(true, Box::pin(cutting_over::release(self, (&the_move, term), reason))).await? {
+            let releasing = Box::pin(cutting_over::release(self, (&the_move, term), reason));
+            if bounded_if_held(Patience::if_held(&the_move), releasing).await.map_err(Stop::while_held)? {
                 return Ok(());
             }
         }
         let opening = Box::pin(Moving::open(self, (the_move.clone(), term), beside));
-        let mut moving = match bounded_if_held(the_move.holds(), opening).await {
+        let mut moving = match bounded_if_held(Patience::if_held(&the_move), opening).await {
             Ok(moving) => moving,
             Err(stop) => {
                 Box::pin(one_sided::look(self, &the_move, term)).await?;
-                return Err(stop);
+                return Err(if the_move.holds() { stop.while_held() } else { stop });
             }
         };
         moving.reach("taken").await;
@@ -179,6 +182,11 @@ impl Driver {
                 self.store.leave_move(id, term).await?;
                 Ok(Turn::Waits)
             }
+            Stop::Slow(reason) => {
+                let remembered = Patience::of(&now).to_remember((now.state, now.attempts));
+                self.store.advance_move((id, term), now.state, now.state, remembered, Some(&reason)).await?;
+                Ok(Turn::Waits)
+            }
             Stop::Again(reason) | Stop::Abort(reason) | Stop::Differ(reason) | Stop::Withdraw(reason) => {
                 self.store.keep_move(id, term, &Progress { error: Some(reason), ..Progress::default() }).await?;
                 // A hold that was just given up is ended at once; what keeps it from being ended may last.
@@ -190,16 +198,16 @@ impl Driver {
 }
 
 async fn run_state(moving: &mut Moving, is_abort_asked: bool, reason: Option<String>) -> Result<(), Stop> {
-    let is_held = moving.the_move.holds();
+    let patience = Patience::if_held(&moving.the_move);
     // First of all: what an earlier driver has under way ends, or comes too late.
-    bounded_if_held(is_held, Box::pin(moving.take_terms())).await?;
+    bounded_if_held(patience, Box::pin(terms::take(moving))).await?;
     if can_abort(moving.the_move.state) && Box::pin(has_gone_on(moving, is_abort_asked)).await? {
         return Ok(());
     }
     match moving.the_move.state {
         MoveState::CuttingOver => {
             let reason = reason.unwrap_or_else(|| "the driver of the cut-over was lost".to_owned());
-            bounded_if_held(is_held, Box::pin(cutting_over::recover(moving, &reason))).await
+            bounded_if_held(patience, Box::pin(cutting_over::recover(moving, &reason))).await
         }
         MoveState::Planned => Box::pin(planned::run(moving)).await,
         MoveState::Preparing => Box::pin(preparing::run(moving)).await,

@@ -22,6 +22,8 @@ pub(super) struct Estimate {
     replication: Duration,
     /// The other steps, by their round trips.
     steps: Duration,
+    /// Of these, the ones that come when everything has arrived, until the new owner is open.
+    last_steps: Duration,
     /// Of the oldest transaction that has written in the set, as the owner's server sees it.
     writer_age: Duration,
     /// Of those transactions the users, processes, and ages.
@@ -39,15 +41,21 @@ impl Estimate {
         moving.subscriber(direction).act("SELECT 1").await?;
         let at_shard = began.elapsed();
         let steps = at_map * ROUND_TRIPS_TO_MAP + at_shard * ROUND_TRIPS_TO_SHARDS;
+        let last_steps = at_map + at_shard * LAST_ROUND_TRIPS_TO_SHARDS;
         let sql = writers_sql(moving.the_move.id);
         let writers = moving.publisher(direction).rows::<(f64, String)>(&sql).await?;
         let (age, writers) = writers.into_iter().next().unwrap_or_default();
         let writer_age = Duration::try_from_secs_f64(age).unwrap_or_default();
-        Ok(Self { replication, steps, writer_age, writers })
+        Ok(Self { replication, steps, last_steps, writer_age, writers })
     }
 
     pub(super) fn total(&self) -> Duration {
         self.replication + self.steps + self.writer_age
+    }
+
+    /// For how long statements may be held before the switch: what comes behind it is not given up any more.
+    pub(super) fn before_switch(&self, budget: Duration) -> Duration {
+        budget - self.last_steps.min(budget / 2)
     }
 
     /// Kept with the move, and shown beside what it then was.
@@ -98,3 +106,24 @@ fn writers_sql(id: MoveId) -> String {
 const ROUND_TRIPS_TO_MAP: u32 = 9;
 /// The gate is closed, the rows are made durable, the residue is known, the other gate is opened.
 const ROUND_TRIPS_TO_SHARDS: u32 = 4;
+/// Behind one to the map, the switch.
+const LAST_ROUND_TRIPS_TO_SHARDS: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_left_for_what_comes_behind_the_switch() {
+        let ms = Duration::from_millis;
+        let estimate = |last_steps| Estimate {
+            replication: ms(5),
+            steps: ms(60),
+            last_steps,
+            writer_age: Duration::ZERO,
+            writers: String::new(),
+        };
+        assert_eq!(estimate(ms(12)).before_switch(ms(500)), ms(488));
+        assert_eq!(estimate(ms(900)).before_switch(ms(500)), ms(250), "half of it at most");
+    }
+}

@@ -121,7 +121,12 @@ async fn shut_out_in_time(store: &Store, fence: &Fence, shard: &Shard) -> Result
     let reason = match timeout(SHUT_OUT_WITHIN, Box::pin(shut_out(store, fence, shard))).await {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(
-            Stop::Again(reason) | Stop::Abort(reason) | Stop::Differ(reason) | Stop::Withdraw(reason) | Stop::Failed(reason),
+            Stop::Again(reason)
+            | Stop::Slow(reason)
+            | Stop::Abort(reason)
+            | Stop::Differ(reason)
+            | Stop::Withdraw(reason)
+            | Stop::Failed(reason),
         )) => reason,
         Ok(Err(Stop::Overtaken | Stop::Rest(_))) => "another driver has taken over".to_owned(),
         Err(_) => "it does not answer".to_owned(),

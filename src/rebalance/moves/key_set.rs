@@ -7,7 +7,7 @@
 //! index on the key serves too; text is compared bytewise and keys of several columns as rows, as the map compares them.
 
 use crate::catalog::{quoted_identifier, quoted_literal};
-use crate::shard_key::{Key, KeyColumn, KeyDatum, KeyType};
+use crate::shard_key::{Decimal, Key, KeyColumn, KeyDatum, KeyType};
 use crate::shardmap::{Bound, Group, PartitionId, Store, StoreError, Strategy};
 use crate::sql::residues::{array_element, bytewise, key_value, takes_null};
 
@@ -146,6 +146,7 @@ fn least(key_type: KeyType) -> KeyDatum {
         KeyType::Timestamp | KeyType::Timestamptz => KeyDatum::Timestamp(i64::MIN),
         KeyType::Bool => KeyDatum::Bool(false),
         KeyType::Bytea => KeyDatum::Bytea([].into()),
+        KeyType::Numeric => KeyDatum::Numeric(Decimal::least()),
     }
 }
 

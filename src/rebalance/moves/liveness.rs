@@ -5,7 +5,7 @@
 //! transactions), so there is no deadline. Another connection asks the server now and then: whether the connection is there, and whether
 //! the server has anything to do for it.
 //!
-//! While statements are held nothing takes long, and what takes longer than [`HELD_TURN_MAX`] is given up with its connections.
+//! While statements are held nothing takes long: see [`super::patience`].
 
 use std::time::Duration;
 
@@ -14,7 +14,6 @@ use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgConnection;
 use tokio::time::{sleep, timeout};
 
-use super::stop::Stop;
 use crate::config::ShardUrl;
 use crate::net::{AttemptError, Attempts};
 use crate::shardmap::{Pledge, primary_changes};
@@ -111,19 +110,8 @@ pub(super) fn unless_lost<'a, T>(
     })
 }
 
-/// Where statements are held until this is done. Whoever does not answer is asked by new connections in the next turn, which takes a
-/// higher term: what is under way comes before it, or too late.
-pub(super) async fn bounded_if_held<T>(is_held: bool, work: impl Future<Output = Result<T, Stop>>) -> Result<T, Stop> {
-    if !is_held {
-        return work.await;
-    }
-    let answered = timeout(HELD_TURN_MAX, work).await;
-    answered.unwrap_or_else(|_| Err(Stop::Again("no answer came while statements were held".to_owned())))
-}
-
 const STARTED: &str = "pg_catalog.date_part('epoch', a.backend_start)::pg_catalog.text";
 const PULSE_INTERVAL: Duration = Duration::from_secs(8);
 const PULSE_TIMEOUT: Duration = Duration::from_secs(5);
-const HELD_TURN_MAX: Duration = Duration::from_secs(10);
 /// A link may be down for a moment.
 const SILENT_MAX: u32 = 2;

@@ -33,8 +33,7 @@ pub(super) async fn round_trip(moving: &mut Moving, direction: Direction) -> Res
 
 /// Waits until the marker is there. Not bounded: the caller is. Cancel safe.
 pub(super) async fn arrival(moving: &mut Moving, direction: Direction, number: i64) -> Result<(), Stop> {
-    let sql =
-        format!("SELECT EXISTS (SELECT FROM shardgate.marker WHERE move_id = {} AND number = {number})", moving.the_move.id.0);
+    let sql = objects::has_marker(moving.the_move.id, number);
     let enabled = format!(
         "SELECT coalesce((SELECT subenabled FROM pg_subscription WHERE subname = '{}'
                           AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())), false)",

@@ -8,13 +8,14 @@ use super::drive::Driver;
 use super::fencing::{self, Trouble};
 use super::key_set::KeySet;
 use super::moved_table::MovedTable;
+use super::patience::Patience;
 use super::site::Site;
 use super::stop::Stop;
 use crate::config::ShardUrl;
 use crate::failpoint::Failpoints;
 use crate::shardmap::{
-    CutOver, Epoch, Group, MapSnapshot, Move, MoveServers, MoveState, Primary, Progress, ProxyBehind, Shard, ShardId, Store,
-    StoreError, Term,
+    CutOver, Epoch, Group, MapSnapshot, Move, MoveId, MoveServers, MoveState, Primary, Progress, ProxyBehind, Shard, ShardId,
+    Store, StoreError, Term,
 };
 
 /// Not `Debug`: holds passwords.
@@ -85,8 +86,10 @@ impl Moving {
         let (to_source, to_target) = (connection(source)?, connection(target)?);
         let id = the_move.id;
         *beside.primaries.lock() = [source, target].map(|shard| (shard.id, Arc::clone(&shard.primary))).to_vec();
-        let mut at_source = Box::pin(Site::open(source, id, term)).await?;
-        let at_target = Box::pin(Site::open(target, id, term)).await?;
+        let patience = Patience::of(&the_move);
+        let opening = [source, target].map(|shard| Box::pin(open(shard, (id, term), patience)));
+        let [opening_source, opening_target] = opening;
+        let (mut at_source, at_target) = tokio::try_join!(opening_source, opening_target)?;
         for shard in [source, target] {
             tell_primary(driver, shard).await?;
         }
@@ -199,33 +202,18 @@ impl Moving {
         false
     }
 
-    /// Both sides learn the driver's term; what an earlier driver has under way there has ended then.
-    pub(super) async fn take_terms(&mut self) -> Result<(), Stop> {
-        let mut has_taken = false;
-        for site in [&mut self.target, &mut self.source] {
-            if site.value::<bool>("SELECT pg_catalog.to_regclass('shardgate.term') IS NOT NULL").await? {
-                site.take_term().await?;
-                has_taken = true;
-            }
-        }
-        if has_taken { self.confirm_term().await } else { Ok(()) }
-    }
-
-    /// The same before the first act, when nothing need be there yet.
-    pub(super) async fn begin_terms(&mut self) -> Result<(), Stop> {
-        for site in [&mut self.target, &mut self.source] {
-            site.send(super::objects::SHARED).await?;
-            site.take_term().await?;
-        }
-        self.confirm_term().await
-    }
-
     /// A shard that has forgotten a move which has ended takes any term for it: the map says whether the driver still has the move.
     pub(super) async fn confirm_term(&self) -> Result<(), Stop> {
         let told = self.progress().clone();
         self.store.keep_move(self.the_move.id, self.term, &told).await?;
         Ok(())
     }
+}
+
+/// One side.
+pub(super) async fn open(shard: &Shard, driven: (MoveId, Term), patience: Patience) -> Result<Site, Stop> {
+    let opened = Site::open_within(shard, driven, patience.opening()).await?;
+    opened.ok_or_else(|| patience.too_slow(&format!("shard \"{}\" does not answer", shard.name)))
 }
 
 /// A promotion of which nobody else has told the map yet.

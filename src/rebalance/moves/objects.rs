@@ -1,7 +1,8 @@
 //! What a move keeps on its two shards, in the schema `shardgate`, and the SQL that makes and removes it.
 //!
 //! * `term`: the last driver's term for each move. Every act proves it, and holds its row until the act has ended.
-//! * `marker`: published to the target; a marker's arrival proves that what was written before it has arrived.
+//! * `marker`: published to the target; a marker's arrival proves that what was written before it has arrived. And receipts, which the new
+//!   owner alone has, see [`super::servers`].
 //! * `switched`: on the target, that a move has switched, and up to which place of its WAL the target's rows came from the source;
 //!   on the source, that it was rolled back. Outlives a map database that fails over and forgets.
 //! * `covering_view` and the views themselves, on every shard: see [`super::covering_views`].
@@ -217,6 +218,10 @@ pub(super) fn keep_owner(id: MoveId, group: i32) -> String {
 
 pub(super) fn marker(id: MoveId, number: i64) -> String {
     format!("INSERT INTO shardgate.marker (move_id, number) VALUES ({}, {number});", id.0)
+}
+
+pub(super) fn has_marker(id: MoveId, number: i64) -> String {
+    format!("SELECT EXISTS (SELECT FROM shardgate.marker WHERE move_id = {} AND number = {number})", id.0)
 }
 
 /// This shard owns the set from now on. The place of its WAL is behind all that has come from the other side, and before what is

@@ -58,6 +58,16 @@ impl fmt::Display for SiteError {
 impl Site {
     /// Checks that it is the shard's own database, on a primary. Bounded. Cancel safe.
     pub(in crate::rebalance) async fn open(shard: &Shard, move_id: MoveId, term: Term) -> Result<Self, SiteError> {
+        let opened = Self::open_within(shard, (move_id, term), CONNECT_TIMEOUT).await?;
+        opened.ok_or_else(|| SiteError::Busy { shard: shard.name.clone(), reason: "it does not answer".to_owned() })
+    }
+
+    /// The same. `None`: it does not answer within this.
+    pub(super) async fn open_within(
+        shard: &Shard,
+        (move_id, term): (MoveId, Term),
+        patience: Duration,
+    ) -> Result<Option<Self>, SiteError> {
         let busy = |reason: String| SiteError::Busy { shard: shard.name.clone(), reason };
         let url = ShardUrl::parse(&shard.url).map_err(|_| busy("its url is not valid".to_owned()))?;
         let mut failure = busy("it does not answer".to_owned());
@@ -76,10 +86,10 @@ impl Site {
             }
             None
         };
-        match timeout(CONNECT_TIMEOUT, Box::pin(trying)).await {
-            Ok(Some(site)) => Ok(site),
+        match timeout(patience, Box::pin(trying)).await {
+            Ok(Some(site)) => Ok(Some(site)),
             Ok(None) => Err(failure),
-            Err(_) => Err(busy("it does not answer".to_owned())),
+            Err(_) => Ok(None),
         }
     }
 
@@ -129,10 +139,12 @@ impl Site {
         }
     }
 
-    /// From now on what is done by a lower term fails. Whoever takes it has to ask the map whether it is still the driver's.
-    pub(super) async fn take_term(&mut self) -> Result<(), SiteError> {
+    /// From now on what is done by a lower term fails. Gives the highest that the shard knows. See [`super::terms`].
+    pub(super) async fn take_term(&mut self) -> Result<Term, SiteError> {
         let text = super::objects::take_term(self.move_id, self.term.0);
-        self.send(&text).await
+        self.send(&text).await?;
+        let known = format!("SELECT coalesce(max(t.term), 0) FROM shardgate.term t WHERE t.move_id = {}", self.move_id.0);
+        self.value(&known).await.map(Term)
     }
 
     /// Makes a slot, which no transaction can that has written: the term is looked at, and who takes a higher one waits.

@@ -7,6 +7,8 @@ use crate::shardmap::StoreError;
 pub(super) enum Stop {
     /// To be tried again after a while.
     Again(String),
+    /// No answer came in time: to be tried again, with more of it.
+    Slow(String),
     /// The move cannot be done: back, while it has not switched.
     Abort(String),
     /// Both sides have different rows: back, while it has not switched.
@@ -19,6 +21,23 @@ pub(super) enum Stop {
     Overtaken,
     /// A person has to look.
     Failed(String),
+}
+
+impl Stop {
+    /// A side is not there, for which statements wait.
+    pub(super) fn while_held(self) -> Self {
+        let told = |reason: String| {
+            format!(
+                "{reason}. Statements for the partitions wait: bring the shard back, or let shardgate.alter_shard() name the server \
+                 that has taken its place"
+            )
+        };
+        match self {
+            Stop::Again(reason) => Stop::Again(told(reason)),
+            Stop::Slow(reason) => Stop::Slow(told(reason)),
+            Stop::Abort(_) | Stop::Differ(_) | Stop::Rest(_) | Stop::Withdraw(_) | Stop::Overtaken | Stop::Failed(_) => self,
+        }
+    }
 }
 
 impl From<SiteError> for Stop {

@@ -22,6 +22,7 @@ use crate::session::{Failure, Session, SessionEnd};
 use crate::shard_key::oid;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Discard, Isolation, Scope, ShardgateCall, TransactionModes};
+use crate::sql::parse::lexer;
 use crate::sql::utility::shardgate_call::is_declaration;
 use crate::telemetry::RouteKind;
 use crate::wire::{self, FieldDescription, originate, shard_tag};
@@ -104,9 +105,10 @@ impl Session {
     }
 
     async fn own_command_with(&mut self, statement: &Analysis, text: &str, bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
+        let literals = statement.effects.as_ref().map(|_| lexer::scan(text).literals).unwrap_or_default();
         let inputs = match bind {
-            Some(bind) => Inputs::bound(text, &[], bind, &[]),
-            None => Inputs::literals(text, &[]),
+            Some(bind) => Inputs::bound(text, &literals, bind, &[]),
+            None => Inputs::literals(text, &literals),
         };
         self.note_effects_of(statement, &inputs)?;
         if let Command::Explain { .. } = &statement.command {

@@ -30,7 +30,7 @@ use crate::session::writes::write::WritingKind;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shard_key::oid;
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{Analysis, Command, Effect, ExplainFormat, Scope};
+use crate::sql::analysis::{Analysis, Command, Effect, ExplainFormat, Part, Scope};
 use crate::sql::gather::Source;
 use crate::sql::rewrite::blanks::in_its_place;
 use crate::sql::utility::shardgate_call::declaration_among;
@@ -173,12 +173,18 @@ impl Session {
     ) -> Result<(Head, Option<Asked>, Vec<ShardPlan>), Failure> {
         let Explained { statement, inner, text, is_analyze, values } = *explained;
         if why.is_empty() {
-            why.push("The statement names no sharded table.".to_owned());
+            why.push(untold(&inner.scope));
         }
         let declares = matches!(&inner.scope, Scope::Proxy(rows) if declaration_among(rows).is_some());
         if declares || is_own(&inner.command) && !is_temporary(inner) {
             check_own(inner, is_analyze)?;
-            return Ok((Head::new("local", why), None, Vec::new()));
+            let head = match &inner.scope {
+                Scope::Refused(refusal) => refused(refusal.clone()),
+                // A materialised view.
+                Scope::Placed { .. } => Head { shards: vec![self.home()?.name.clone()], ..Head::new("single shard", why) },
+                _ => Head::new("local", why),
+            };
+            return Ok((head, None, Vec::new()));
         }
         if is_temporary(inner) && is_analyze {
             return Err(creates_a_table().into());
@@ -243,8 +249,7 @@ impl Session {
                 return Ok((Head { shards, on, merge, ..Head::new("gather", why) }, None, Vec::new()));
             }
             Err(Failure::Error(refusal)) if !is_analyze && is_refusal(&refusal) => {
-                let why = std::iter::once(refusal.message).chain(refusal.detail).collect();
-                return Ok((Head { hint: refusal.hint, ..Head::new("refused", why) }, None, Vec::new()));
+                return Ok((refused(refusal), None, Vec::new()));
             }
             Err(failure) => return Err(failure),
         };
@@ -480,6 +485,22 @@ pub(in crate::session) fn plan_field(format: ExplainFormat) -> FieldDescription 
 /// Creates a temporary table, which runs on the home shard.
 fn is_temporary(inner: &Analysis) -> bool {
     matches!((&inner.command, &inner.scope), (Command::Ddl { .. }, Scope::Placed { .. }))
+}
+
+fn refused(refusal: PgError) -> Head {
+    let why = std::iter::once(refusal.message).chain(refusal.detail).collect();
+    Head { hint: refusal.hint, ..Head::new("refused", why) }
+}
+
+/// Where nothing was told of the tables: there is none that is sharded, or the statement was not read.
+fn untold(scope: &Scope) -> String {
+    match scope {
+        Scope::Placed { parts, pushdown } if parts.iter().any(|part| matches!(part, Part::Sharded { .. })) => {
+            let reason = pushdown.as_ref().err().and_then(|refusal| refusal.detail.clone());
+            reason.unwrap_or_else(|| "The statement may touch rows of sharded tables.".to_owned())
+        }
+        _ => "The statement names no sharded table.".to_owned(),
+    }
 }
 
 /// What the proxy answers by itself has no plan; with ANALYZE it would have to be run.

@@ -34,7 +34,7 @@ impl Session {
             return Err(with_parameters().into());
         }
         if let Command::Ddl { takes, creates_temporary: None, .. } = &statement.command {
-            self.check_not_dropped(takes).await?;
+            self.check_not_dropped(takes, None).await?;
         }
         // What is wrong with the client's text is PostgreSQL's to say.
         self.described_rows(statement, text).await?;

@@ -575,6 +575,10 @@ impl Session {
                 }
                 None => Ok(0),
             };
+            let place = match place {
+                Err(_) if copy.skips_bad_rows && Box::pin(self.is_left_out(copy, row, adding.cells())).await? => Ok(0),
+                place => place,
+            };
             let bytes = adding.row(copy, piece.bytes).map_err(|error| Stop::at(piece.last_line, copy, error))?;
             match (place, &sharding) {
                 (Ok(place), Some(_)) => self.put_row(targets, place, piece, bytes),

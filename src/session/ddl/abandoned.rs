@@ -2,12 +2,12 @@
 //!
 //! While a change is open the shards may differ, so nobody looks for drift and unknown names are looked up each time. Recovery ends
 //! what the change has left on the shards; then any proxy reads what has become of them, drops from the map what is nowhere
-//! any more, and closes the change. A proxy that was only frozen may still commit: it finishes its change again, which
+//! any more, settles which names tables have, and closes the change. A proxy that was only frozen may still commit: it finishes its change again, which
 //! tells everybody to read the schema anew.
 //!
-//! But for sequences: what the map says of one that a transaction makes, or alters, must stay until that has ended. So it holds a lock on
-//! the home shard, taken before the map hears of the sequence; as long as it does the change stays open, whatever has become of its
-//! proxy. Who closes reads the map first and looks for the lock then.
+//! But for sequences and names: what the map says of a sequence that a transaction makes, or alters, and of a table that it renames, must
+//! stay until that has ended. So it holds a lock on the home shard, taken before the map hears of it; as long as it does the change stays
+//! open, whatever has become of its proxy. Who closes reads the map first and looks for the lock then.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::backend::catalog_reader::Known;
 use crate::catalog::Catalog;
 use crate::error::PgError;
 use crate::session::gateway::Gateway;
-use crate::shardmap::MapSnapshot;
+use crate::shardmap::{MapSnapshot, Table};
 
 /// (schema, name).
 type Name = (String, String);
@@ -53,9 +53,11 @@ impl Gateway {
         }
         self.refresh_catalog().await?;
         let home = self.catalog.load_full();
-        let tables = self.tables_of_no_shard(&map, &home).await?;
+        let mut tables = self.tables_of_no_shard(&map, &home).await?;
+        let renamed = map.settled(&ids, &home, |name| tables.contains(name));
+        tables.retain(|(schema, name)| map.table(schema, name).is_some_and(|table| table.renamed.is_none()));
         let sequences: Vec<Name> = map.sequences.keys().filter(|name| !home.relation_names.contains_key(*name)).cloned().collect();
-        if store.close_schema_changes(ACTOR, &changes, map.epoch, &tables, &sequences).await? {
+        if store.close_schema_changes(ACTOR, &changes, map.epoch, (&tables, &sequences), &renamed).await? {
             tracing::info!(changes = changes.open.len(), "schema changes that nobody works on are closed");
             self.map.refresh().await?;
             self.follow_schema().await?;
@@ -65,7 +67,10 @@ impl Gateway {
 
     /// Declared, and on no shard any more. An error: not every shard can be read.
     async fn tables_of_no_shard(&self, map: &MapSnapshot, home: &Catalog) -> Result<Vec<Name>, PgError> {
-        let mut gone: Vec<Name> = map.tables.values().map(|table| (table.schema.clone(), table.name.clone())).collect();
+        // One that is renamed is at home by another name.
+        let is_at_home = |table: &Table| table.renamed.as_ref().is_some_and(|renamed| home.relations.contains_key(&renamed.oid));
+        let tables = map.tables.values().filter(|table| !is_at_home(table));
+        let mut gone: Vec<Name> = tables.map(|table| (table.schema.clone(), table.name.clone())).collect();
         gone.retain(|name| !home.relation_names.contains_key(name));
         for shard in map.shards.iter().filter(|shard| !shard.is_home && shard.state.is_ready()) {
             if gone.is_empty() {

@@ -3,23 +3,23 @@
 //!
 //! That a body decides by the schema alone does not make it do the same: oids, the time, and the order in which rows are found differ
 //! from shard to shard. So what the shards have become is compared, in the transaction, before any of them commits. What differed
-//! before does not count.
+//! before does not count, in whatever it differs now.
 //!
 //! ```text
 //! the body has run on each ─► schemas read within the transaction ─► alike: on it goes
 //!                                   └─ differences ─► once more ─► without those that others see ─► refused: all is rolled back
 //! ```
 //! The second reading is for a change by somebody else that was committed between two readings. Owners, privileges and comments are
-//! not compared: no statement is planned by them.
+//! not compared: no statement is planned by them. Nor is a definition that others hold: what the body has made is printed from what
+//! its own transaction holds.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::schema_reader::{self, READ_TIMEOUT};
-use crate::backend::catalog_reader::{Known, WhenHeld};
-use crate::catalog::Catalog;
+use crate::backend::catalog_reader::Known;
+use crate::catalog::{Definitions, ObjectName};
 use crate::error::PgError;
 use crate::session::protocol::statement::Statement;
 use crate::session::{Failure, Session, SessionEnd};
@@ -27,8 +27,20 @@ use crate::shard_key::{Format, oid};
 use crate::shardmap::Shard;
 use crate::wire::{self, FieldDescription};
 
-/// The shard that differs from the first one, and a sentence that says in what.
-type Difference = (String, String);
+/// Between the first shard and another one.
+struct Difference {
+    shard: String,
+    object: ObjectName,
+    /// Says in what.
+    sentence: String,
+}
+
+impl Difference {
+    /// The same object of the same shard differs there, in whatever.
+    fn is_among(&self, others: &[Difference]) -> bool {
+        others.iter().any(|other| (&self.shard, &self.object) == (&other.shard, &other.object))
+    }
+}
 
 impl Session {
     /// The shards run the text of a call that changes the schema, and answer as to a simple query: in text.
@@ -55,57 +67,76 @@ impl Session {
     /// The body's text on each of them, in the open transaction.
     pub(super) async fn run_body_on_each(&mut self, shards: &[Arc<Shard>], text: &str) -> Result<(), Failure> {
         self.run_on_each(shards, text).await?;
-        let Some((first, others)) = shards.split_first().filter(|(_, others)| !others.is_empty()) else { return Ok(()) };
-        let mut found = Box::pin(self.differences_within(first, others)).await?;
+        if shards.len() < 2 {
+            return Ok(());
+        }
+        let mut known = self.known_of(shards).await?;
+        let mut found = Box::pin(self.differences_within(&mut known)).await?;
         if !found.is_empty() {
-            let again = Box::pin(self.differences_within(first, others)).await?;
-            found.retain(|difference| again.contains(difference));
+            let again = Box::pin(self.differences_within(&mut known)).await?;
+            found.retain(|difference| difference.is_among(&again));
         }
         if !found.is_empty() {
-            let before = Box::pin(differences_outside(first, others)).await?;
-            found.retain(|difference| !before.contains(difference));
+            let before = Box::pin(differences_outside(&mut known)).await?;
+            found.retain(|difference| !difference.is_among(&before));
         }
-        if found.is_empty() { Ok(()) } else { Err(made_otherwise(first, &found).into()) }
+        match (shards.first(), found.is_empty()) {
+            (Some(first), false) => Err(made_otherwise(first, &found).into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The texts that each of them had when it was read last: those that the body has made are new, and printed.
+    async fn known_of(&self, shards: &[Arc<Shard>]) -> Result<Vec<(Arc<Shard>, Known)>, Failure> {
+        let home = self.home()?.id;
+        let mut known = Vec::new();
+        for shard in shards {
+            let of_shard = match shard.id == home {
+                true => self.gateway.compared_with(None).await,
+                false => self.gateway.shards_known.of(shard.id),
+            };
+            known.push((Arc::clone(shard), of_shard));
+        }
+        Ok(known)
     }
 
     /// As the open transaction sees them. All of it within the time that one reading has.
-    async fn differences_within(&mut self, first: &Shard, others: &[Arc<Shard>]) -> Result<Vec<Difference>, Failure> {
+    async fn differences_within(&mut self, known: &mut [(Arc<Shard>, Known)]) -> Result<Vec<Difference>, Failure> {
         let deadline = Instant::now() + READ_TIMEOUT;
-        let mut known = self.gateway.compared_with(None).await;
-        let here = self.read_within(first, &mut known, deadline).await?;
-        let mut found = Vec::new();
-        for shard in others {
-            let there = self.read_within(shard, &mut Known::default(), deadline).await?;
-            add_differences(&mut found, &here, shard, &there);
+        let mut catalogs = Vec::new();
+        for (shard, known) in known {
+            let index = self.transaction.index_of(shard.id).ok_or_else(|| PgError::internal("a shard has not run a body"))?;
+            catalogs.push((&**shard, self.read_catalog_within(index, known, deadline).await?.definitions));
         }
-        Ok(found)
-    }
-
-    async fn read_within(&mut self, shard: &Shard, known: &mut Known, deadline: Instant) -> Result<Catalog, Failure> {
-        let index = self.transaction.index_of(shard.id).ok_or_else(|| PgError::internal("a shard has not run a body"))?;
-        self.read_catalog_within(index, known, WhenHeld::Wait(LOCK_PATIENCE), deadline).await
+        Ok(differences(&catalogs))
     }
 }
 
 /// As everybody else does.
-async fn differences_outside(first: &Shard, others: &[Arc<Shard>]) -> Result<Vec<Difference>, PgError> {
-    let here = schema_reader::read(first, &mut Known::default()).await?;
-    let mut found = Vec::new();
-    for shard in others {
-        let there = schema_reader::read(shard, &mut Known::default()).await?;
-        add_differences(&mut found, &here, shard, &there);
+async fn differences_outside(known: &mut [(Arc<Shard>, Known)]) -> Result<Vec<Difference>, PgError> {
+    let mut catalogs = Vec::new();
+    for (shard, known) in known {
+        let catalog = schema_reader::read(shard, known).await?;
+        catalogs.push((&**shard, catalog.definitions));
     }
-    Ok(found)
+    Ok(differences(&catalogs))
 }
 
-fn add_differences(found: &mut Vec<Difference>, here: &Catalog, shard: &Shard, there: &Catalog) {
-    found.extend(here.diff(there).into_iter().map(|difference| (shard.name.clone(), difference)));
+/// Each with the first one. Extensions are of the version that a server has.
+fn differences(schemas: &[(&Shard, Definitions)]) -> Vec<Difference> {
+    let Some(((_, here), others)) = schemas.split_first() else { return Vec::new() };
+    let of_shard = |(shard, there): &(&Shard, Definitions)| {
+        let is_version = |object: &ObjectName| object.is_extension() && here.contains(object) && there.contains(object);
+        let differing = here.differing(there).into_iter().filter(|(object, _)| !is_version(object));
+        differing.map(|(object, sentence)| Difference { shard: shard.name.clone(), object, sentence }).collect::<Vec<_>>()
+    };
+    others.iter().flat_map(of_shard).collect()
 }
 
 fn made_otherwise(first: &Shard, found: &[Difference]) -> PgError {
-    let shard = found.first().map(|(shard, _)| shard.as_str()).unwrap_or_default();
-    let of_shard = found.iter().filter(|(other, _)| other == shard).take(DIFFERENCES_MAX);
-    let list: Vec<&str> = of_shard.map(|(_, difference)| difference.as_str()).collect();
+    let shard = found.first().map(|difference| difference.shard.as_str()).unwrap_or_default();
+    let of_shard = found.iter().filter(|difference| difference.shard == shard).take(DIFFERENCES_MAX);
+    let list: Vec<&str> = of_shard.map(|difference| difference.sentence.as_str()).collect();
     PgError::unsupported(
         "the statement does not change the schema alike on every shard",
         format!("Here: shard \"{}\", there: shard \"{shard}\".\n{}.", first.name, list.join(";\n")),
@@ -115,8 +146,6 @@ fn made_otherwise(first: &Shard, found: &[Difference]) -> PgError {
 }
 
 const DIFFERENCES_MAX: usize = 5;
-/// Others may hold tables from which definitions are printed.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Types whose values are the same bytes as text and in binary.
 const ALIKE_IN_BOTH_FORMATS: [u32; 6] = [oid::TEXT, oid::VARCHAR, oid::BPCHAR, oid::NAME, oid::UNKNOWN, oid::VOID];

@@ -11,14 +11,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::schema_reader;
-use crate::backend::catalog_reader::Known;
 use crate::catalog::{Catalog, Definitions, Held};
 use crate::error::PgError;
 use crate::session::gateway::Gateway;
 use crate::session::protocol::describe::error_frame;
 use crate::session::reads::scatter::with_shard_named;
 use crate::session::{Failure, Session};
-use crate::shardmap::{GroupId, ShardId, Table, TableKind};
+use crate::shardmap::{GroupId, Table, TableKind};
 use crate::sql::analysis::Part;
 use crate::wire;
 
@@ -33,8 +32,6 @@ pub struct DriftLook {
     suspected_besides: BTreeSet<(String, String)>,
     /// Of these, what has been logged.
     logged: BTreeSet<(String, String)>,
-    /// Of each shard but the home shard.
-    known: HashMap<ShardId, Known>,
 }
 
 impl Gateway {
@@ -52,10 +49,13 @@ impl Gateway {
         let tables: Vec<Arc<Table>> = before.tables.values().cloned().collect();
         let version = before.schema_version;
         drop(before);
-        look.known.retain(|id, _| shards.iter().any(|shard| shard.id == *id));
+        self.shards_known.retain(&shards);
         let (mut found, mut besides) = (Drift::new(), BTreeSet::new());
         for shard in shards {
-            match schema_reader::read(&shard, look.known.entry(shard.id).or_default()).await {
+            let mut known = self.shards_known.of(shard.id);
+            let read = schema_reader::read(&shard, &mut known).await;
+            self.shards_known.keep(shard.id, known);
+            match read {
                 Ok(catalog) if catalog.held != Held::Nothing => tracing::debug!(shard = shard.name, "a part of its schema is held"),
                 Ok(catalog) => {
                     add_differences(&mut found, &tables, &home, &shard.name, &catalog);

@@ -9,16 +9,17 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
+use super::renamed::{Renaming, not_at_once, on_one_shard};
 use crate::auth::stored_password;
 use crate::backend::{Own, Reply, ShardText, Stored};
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
 use crate::session::ddl::drift::as_of_drift;
-use crate::session::sequences::numbered::not_at_once;
+use crate::session::sequences::numbered;
 use crate::session::{Failure, Session};
 use crate::shardmap::Shard;
-use crate::sql::analysis::{Analysis, Command, Splice, TransactionModes};
+use crate::sql::analysis::{Analysis, Command, DistributedRename, Splice, TransactionModes};
 use crate::sql::ddl::ddl_locks::TableLocks;
 use crate::sql::ddl::own_database::databases;
 use crate::sql::ddl::role_password::password;
@@ -42,20 +43,21 @@ impl Session {
             shards.retain(|shard| named.shards().contains(&shard.id));
         }
         let outside = matches!(statement.command, Command::Maintenance | Command::Ddl { outside_transaction: true, .. });
-        if let Command::Ddl { renames_distributed: true, .. } = &statement.command {
-            // The shards' change and the map's are not one: between them the new name would mean the home shard's rows alone.
-            return Err(PgError::unsupported(
-                "a sharded or reference table cannot be renamed or moved to another schema",
-                "The shard map knows it by its name.",
-                "Give it another name by a view: CREATE VIEW new_name AS SELECT * FROM old_name.",
-            )
-            .into());
+        let renames = match &statement.command {
+            Command::Ddl { renames: Some(rename), .. } => Some(&**rename),
+            _ => None,
+        };
+        let renames_known = renames.is_some_and(|rename| !matches!(rename, DistributedRename::Numbered { .. }));
+        if renames_known && named.is_some() {
+            return Err(on_one_shard().into());
         }
         self.wait_for_shards(&shards.iter().map(|shard| shard.id).collect::<Vec<_>>()).await?;
         if let Command::Ddl { tag, redefines, takes, .. } = &statement.command {
-            self.check_not_dropped(takes).await?;
+            self.check_not_dropped(takes, renames).await?;
             self.announce_schema_change(tag).await?;
-            self.announce_redefinition(redefines).await?;
+            if renames.is_none() {
+                self.announce_redefinition(redefines).await?;
+            }
         }
         let is_meant_for_all = named.is_none() && matches!(statement.command, Command::Ddl { once_per_server: false, .. });
         if is_meant_for_all {
@@ -79,7 +81,8 @@ impl Session {
         let text = &*text;
         let run = match &statement.command {
             _ if outside => self.run_outside(&shards, text).await,
-            Command::Ddl { numbered: Some(numbered), .. } if !is_atomic => Err(not_at_once(numbered).into()),
+            Command::Ddl { renames: Some(_), .. } if !is_atomic && renames_known => Err(not_at_once().into()),
+            Command::Ddl { numbered: Some(numbered), .. } if !is_atomic => Err(numbered::not_at_once(numbered).into()),
             Command::Ddl { numbered: Some(numbered), .. } => Box::pin(self.add_numbered(numbered, &shards, text)).await,
             Command::Ddl { altered: Some(altered), .. } if altered.sets_generated && !begins_here => {
                 Err(crate::session::sequences::altered::generated_in_a_block().into())
@@ -88,6 +91,10 @@ impl Session {
                 // Error positions are those of the client's text.
                 let padded = in_its_place(whole, statement.start, text);
                 match command {
+                    Command::Ddl { renames: Some(rename), redefines, locks, .. } => {
+                        let renaming = Renaming { session: &mut *self, rename };
+                        Box::pin(renaming.run(redefines, locks.as_deref(), &shards, &padded)).await
+                    }
                     Command::Ddl { altered: Some(altered), locks, .. } => {
                         Box::pin(self.alter_sequences(altered, locks.as_deref(), &shards, &padded)).await
                     }
@@ -203,7 +210,7 @@ impl Session {
         Ok(std::iter::once(home).chain(others).collect())
     }
 
-    async fn run_locked(&mut self, shards: &[Arc<Shard>], locks: &TableLocks, text: &str) -> Result<(), Failure> {
+    pub(super) async fn run_locked(&mut self, shards: &[Arc<Shard>], locks: &TableLocks, text: &str) -> Result<(), Failure> {
         Box::pin(self.lock_ahead(shards, locks)).await?;
         self.run_on_each(shards, text).await
     }

@@ -9,5 +9,6 @@ pub(super) mod outside;
 pub(super) mod own_catalog;
 pub(super) mod patient;
 pub(super) mod redefined;
+pub(super) mod renamed;
 pub(super) mod schema;
 pub(super) mod schema_reader;

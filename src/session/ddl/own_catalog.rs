@@ -69,7 +69,13 @@ impl Session {
         self.transaction.schema_change.is_some()
             && self.transaction.status == Status::Open
             && self.own_catalog().is_none()
-            && analyzed.statements.iter().any(is_planned)
+            && analyzed.statements.iter().any(|statement| is_planned(statement) || self.is_guarded(statement))
+    }
+
+    /// A change of the schema about names that the transaction has given to tables of the map: what guards these would miss it.
+    fn is_guarded(&self, statement: &Analysis) -> bool {
+        let renames = self.transaction.schema_change.as_ref().is_some_and(|change| change.renames);
+        renames && matches!(statement.command, Command::Ddl { .. })
     }
 
     /// Reads it in the transaction, which goes on as it was.
@@ -83,7 +89,7 @@ impl Session {
         let shared = self.gateway.catalog.load_full();
         let known = self.transaction.schema_change.as_mut().and_then(|change| change.own.take()).map(|own| own.known);
         let mut known = self.gateway.compared_with(known).await;
-        let mut catalog = self.read_catalog_within(index, &mut known, WhenHeld::LeaveOut, Instant::now() + READ_TIMEOUT).await?;
+        let mut catalog = self.read_catalog_within(index, &mut known, Instant::now() + READ_TIMEOUT).await?;
         catalog.version = self.gateway.own_version();
         if !same_oids(&shared, &catalog) {
             Box::pin(self.learn_own_oids(catalog.version)).await?;
@@ -96,19 +102,18 @@ impl Session {
         Ok(())
     }
 
-    /// What the open transaction sees on this participant, where it goes on as it was. One that has not answered by then is lost: its
-    /// server may stand still, and the transaction holds its locks on the others.
+    /// What the open transaction sees on this participant, where it goes on as it was; without definitions that others hold. One that
+    /// has not answered by then is lost: its server may stand still, and the transaction holds its locks on the others.
     pub(super) async fn read_catalog_within(
         &mut self,
         index: usize,
         known: &mut Known,
-        when_held: WhenHeld,
         deadline: Instant,
     ) -> Result<Catalog, Failure> {
         self.transaction.catch_up(index, &self.gateway.registry);
         self.sync(index).await?;
         let mut source = InTransaction(&mut self.transaction.at(index)?.connection);
-        let reading = Box::pin(catalog_reader::read_changes(&mut source, known, when_held));
+        let reading = Box::pin(catalog_reader::read_changes(&mut source, known, WhenHeld::LeaveOut));
         match timeout_at(deadline, reading).await {
             Ok(read) => read.map_err(|error| self.own_catalog_unread(index, error)),
             Err(_) => Err(self.participant_lost(index, &ConnectionError::Io(io::ErrorKind::TimedOut.into()))),

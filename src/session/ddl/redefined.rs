@@ -19,30 +19,22 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::schema::FOLLOWED_WITHIN;
 use crate::backend::STATEMENT_TIMEOUT;
-use crate::catalog::quoted_literal;
+use crate::catalog::{mentions, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::session::cancel::CancelTarget;
 use crate::session::reads::gather::duration;
 use crate::session::{Failure, Session};
 use crate::shardmap::{AWAITED_FOR, MapSnapshot, Silent, TableName};
+use crate::sql::analysis::DistributedRename;
 use crate::sql::ddl::redefined::Redefined;
 
 impl Session {
     /// Before the change, which was announced, does anything on a shard.
     pub(in crate::session) async fn announce_redefinition(&mut self, redefined: &Redefined) -> Result<(), Failure> {
-        let names: Option<BTreeSet<String>> = match redefined {
-            Redefined::Nothing => return Ok(()),
-            Redefined::These(names) => {
-                // Each body of a function is looked through: elsewhere, since others wait for this core.
-                let (catalog, names) = (self.gateway.catalog.load_full(), Arc::clone(names));
-                let found = tokio::task::spawn_blocking(move || catalog.names_that_use(&names)).await;
-                found.map_err(|_| PgError::internal("the names that use a definition could not be found"))?
-            }
-            Redefined::Anything => None,
-        };
-        let Some(change) = self.transaction.schema_change.as_ref().map(|change| change.id) else { return Ok(()) };
+        if !self.redefine(redefined).await? {
+            return Ok(());
+        }
         let map = &self.gateway.map;
-        map.store().redefine(&self.login.identity.user, change, names).await.map_err(PgError::from)?;
         let epoch = map.refresh().await.map_err(PgError::from)?;
         let behind = map
             .reached_by_all(epoch, self.transaction.pinned_map.get(), Silent::Ignored, AWAITED_FOR)
@@ -54,9 +46,38 @@ impl Session {
         Ok(())
     }
 
+    /// The map knows it; the other proxies hear of it. `false`: there is nothing to be known.
+    pub(super) async fn redefine(&mut self, redefined: &Redefined) -> Result<bool, Failure> {
+        let names: Option<BTreeSet<String>> = match redefined {
+            Redefined::Nothing => return Ok(false),
+            Redefined::These(names) => {
+                // Each body of a function is looked through: elsewhere, since others wait for this core.
+                let (catalog, names) = (self.gateway.catalog.load_full(), Arc::clone(names));
+                let found = tokio::task::spawn_blocking(move || catalog.names_that_use(&names)).await;
+                found.map_err(|_| PgError::internal("the names that use a definition could not be found"))?
+            }
+            Redefined::Anything => None,
+        };
+        let Some(change) = self.transaction.schema_change.as_ref().map(|change| change.id) else { return Ok(false) };
+        self.gateway.map.store().redefine(&self.login.identity.user, change, names).await.map_err(PgError::from)?;
+        Ok(true)
+    }
+
     /// Before a name of the map is given to something new. Nothing else has it while its table is there; and where the transaction
-    /// has dropped that, the map would go on placing rows by the name.
-    pub(in crate::session) async fn check_not_dropped(&mut self, taken: &[TableName]) -> Result<(), Failure> {
+    /// has dropped or renamed that, the map would go on placing rows by the name. The table that a savepoint has taken it from may have it
+    /// again.
+    pub(in crate::session) async fn check_not_dropped(
+        &mut self,
+        taken: &[TableName],
+        renames: Option<&DistributedRename>,
+    ) -> Result<(), Failure> {
+        let map = self.gateway.map.snapshot();
+        let named = |name: &TableName| map.tables.get(name)?.renamed.as_ref().map(|renamed| (renamed.change, renamed.oid));
+        let is_own = |name: &&TableName| match renames {
+            Some(DistributedRename::Table { from, to }) => to == *name && named(from).is_some() && named(from) == named(to),
+            _ => false,
+        };
+        let taken: Vec<&TableName> = taken.iter().filter(|name| !is_own(name)).collect();
         if taken.is_empty() || self.begun_on_shard().is_none() {
             return Ok(());
         }
@@ -76,9 +97,9 @@ impl Session {
             );
             if self.ask_participant_one(index, &is_there).await?.as_deref() == Some("f") {
                 return Err(PgError::unsupported(
-                    format!("the name of table \"{name}\" cannot be used anew in the transaction that drops it"),
-                    "The shard map knows it as a sharded or reference table until the drop is committed.",
-                    "Commit the DROP first, then make the new table and declare it.",
+                    format!("the name of table \"{name}\" cannot be used anew in the transaction that drops or renames it"),
+                    "The shard map knows it as a sharded or reference table until that is committed.",
+                    "Commit first, then give the name to something else.",
                 )
                 .into());
             }
@@ -119,10 +140,25 @@ impl Session {
             }
             self.wait_while_redefined(text, is_under_way).await?;
             self.refresh_context().await?;
+            if is_under_way {
+                self.check_names_known(text)?;
+            }
             if is_under_way || self.transaction.pinned_map.get().is_none_or(|map| !self.is_redefined(map, text)) {
                 return Ok(());
             }
         }
+    }
+
+    /// Others may wait for what the transaction holds, so that it goes on by the names that were there before, as on the shards.
+    fn check_names_known(&self, text: &str) -> Result<(), PgError> {
+        let own = self.transaction.schema_change.as_ref().map(|change| change.id);
+        let names = self.gateway.map.load().names_in_doubt(&self.context.catalog, own);
+        if names.is_empty() || !mentions(text, &names) {
+            return Ok(());
+        }
+        Err(PgError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to a table that is being renamed")
+            .with_detail("Another transaction does it, and may wait for this one.")
+            .with_hint("Retry the transaction."))
     }
 
     async fn wait_while_redefined(&mut self, text: &str, is_under_way: bool) -> Result<(), Failure> {

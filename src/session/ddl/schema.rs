@@ -39,6 +39,8 @@ pub(in crate::session) struct SchemaChange {
     is_left_open: bool,
     /// It has closed sequences of the whole cluster to others.
     pub closes_sequences: bool,
+    /// It has given other names to what the map knows, or may have.
+    pub renames: bool,
     /// Stands for the schema as the transaction sees it now; no other state of any session has the same.
     pub version: u64,
     /// The last change by anybody that was done when this one was announced.
@@ -219,6 +221,7 @@ impl Session {
                 declared: Vec::new(),
                 is_left_open: false,
                 closes_sequences: false,
+                renames: false,
                 version: 0,
                 schema_version,
                 own: None,
@@ -278,6 +281,9 @@ impl Session {
         }
         self.gateway.refresh_catalog().await?;
         self.gateway.follow_tables(&self.login.identity.user, &change).await?;
+        if change.renames {
+            self.gateway.settle_renames(&self.login.identity.user, change.id).await?;
+        }
         let ended = self.gateway.map.store().finish_schema_change(&self.login.identity.user, change.id).await?;
         self.gateway.note_own_end(ended);
         let epoch = self.gateway.map.refresh().await?;

@@ -8,6 +8,8 @@
 //! outlive a change of the address. It is closed when it cannot, when a reading fails or is given up, when the shard has another address,
 //! and after [`KEPT_FOR`]; everything is read again then.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::Connection;
@@ -20,7 +22,7 @@ use crate::catalog::Catalog;
 use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
 use crate::net::Attempts;
-use crate::shardmap::{Pledge, Shard};
+use crate::shardmap::{Pledge, Shard, ShardId};
 
 #[derive(Default)]
 pub struct SchemaReader {
@@ -84,6 +86,26 @@ impl Kept {
         let started_at = shard.primary.started_at();
         let is_last_used = |shown: Shown| started_at == 0 || shown.started_at == started_at;
         matches!(shown, Ok(Ok(shown)) if is_last_used(shown)) && !pledge.is_broken()
+    }
+}
+
+/// What the last look at each shard but the home shard has left, so that a later reading prints what is new alone.
+#[derive(Default)]
+pub struct KnownByShard(Mutex<HashMap<ShardId, Known>>);
+
+impl KnownByShard {
+    pub(super) fn of(&self, shard: ShardId) -> Known {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&shard).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn keep(&self, shard: ShardId, known: Known) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(shard, known);
+    }
+
+    /// The others have left.
+    pub(super) fn retain(&self, shards: &[Arc<Shard>]) {
+        let is_there = |id: &ShardId| shards.iter().any(|shard| shard.id == *id);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, _| is_there(id));
     }
 }
 

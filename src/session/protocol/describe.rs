@@ -18,6 +18,7 @@ use crate::session::transaction::participant::Participant;
 use crate::session::{Failure, Session};
 use crate::shardmap::{Shard, ShardId};
 use crate::sql::analysis::Scope;
+use crate::sql::utility::own_relations;
 use crate::wire::{self, DecodeError, FRAME_HEADER_BYTES, FieldDescription, Reader, shard_tag};
 
 /// What the home shard said of a statement.
@@ -82,7 +83,9 @@ impl Session {
             Err(failure) => {
                 self.forget_unproven(statement.id);
                 match statement.analysis().map(|analysis| &analysis.scope) {
-                    Some(Scope::Refused(refusal)) if misses_own_name(&failure) => Err(refusal.clone().into()),
+                    Some(Scope::Refused(refusal)) if misses_own_name(&failure) || own_relations::are_named_in(statement.text()) => {
+                        Err(refusal.clone().into())
+                    }
                     Some(_) | None => Err(failure),
                 }
             }

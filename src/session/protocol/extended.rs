@@ -449,8 +449,8 @@ impl Session {
         let text = statement.text_for(reach)?;
         connection.output.bind(&portal, StatementName::Registered(statement.id), &text, after_names);
         connection.expect(Reply::Bind, true);
-        let number = connection.unnamed_portal();
-        self.keep_portal(portal, Portal::Shard { shard, nested, number, run: Run::NotYet });
+        let (number, may_set) = (connection.unnamed_portal(), self.has_unread_settings());
+        self.keep_portal(portal, Portal::Shard { shard, nested, number, run: Run::NotYet, may_set });
         Ok(())
     }
 

@@ -25,9 +25,10 @@ pub(in crate::session) fn as_sql(type_oid: u32, format: Format, value: Option<&[
         (KeyType::Int8, Format::Binary) => i64::from_be_bytes(bytes.try_into().ok()?).to_string(),
         (KeyType::Bool, Format::Binary) => (bytes == [1]).to_string(),
         (KeyType::Uuid, Format::Binary) => hex(bytes),
-        (KeyType::Bpchar | KeyType::Date | KeyType::Timestamp | KeyType::Timestamptz | KeyType::Bytea, Format::Binary) => {
-            return None;
-        }
+        (
+            KeyType::Bpchar | KeyType::Date | KeyType::Timestamp | KeyType::Timestamptz | KeyType::Bytea | KeyType::Numeric,
+            Format::Binary,
+        ) => return None,
     };
     Some(format!("{}::pg_catalog.{name}", quoted_literal(&text)))
 }

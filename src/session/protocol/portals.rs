@@ -54,6 +54,7 @@ impl Session {
 
     /// It ends with the savepoint that it was made after.
     pub(super) fn keep_portal(&mut self, name: Bytes, portal: Portal) {
+        self.portal_is_of_now(&name);
         self.portals.insert_after(name, portal, self.transaction.savepoints.len());
     }
 
@@ -100,22 +101,14 @@ impl Session {
     pub(super) async fn on_execute(&mut self, body: &[u8]) -> Result<(), Failure> {
         let (name, limit) = wire::execute(body)?;
         self.answer_parse().await?;
+        self.check_portal_is_not_failed(name)?;
+        self.settle_portal(name).await?;
         self.note_effects_of_portal(name)?;
-        match self.portals.get(name) {
-            Some(Portal::Shard { .. }) => {
-                // Another shard may have failed.
-                self.check_not_failed(&Command::Empty)?;
-                self.check_locks_are_right()?;
-            }
-            portal => {
-                let statement = portal.and_then(Portal::bound).map(|(statement, _)| Arc::clone(statement));
-                if let Some(analysis) = statement.as_ref().and_then(|statement| statement.analysis()) {
-                    self.check_not_failed(&analysis.command)?;
-                }
-            }
+        if matches!(self.portals.get(name), Some(Portal::Shard { .. })) {
+            self.check_locks_are_right()?;
         }
         match self.portals.get_mut(name).ok_or_else(|| no_portal(name))? {
-            Portal::Shard { shard, nested, number, run } => {
+            Portal::Shard { shard, nested, number, run, .. } => {
                 if *run != Run::Whole {
                     *run = if limit <= 0 { Run::Whole } else { Run::InPart };
                 }
@@ -156,6 +149,16 @@ impl Session {
                 Box::pin(self.execute_several(name, limit)).await
             }
         }
+    }
+
+    /// Of one shard, which may not be the one that has failed, or the proxy's own.
+    fn check_portal_is_not_failed(&mut self, name: &[u8]) -> Result<(), PgError> {
+        let statement = match self.portals.get(name) {
+            Some(Portal::Shard { .. }) => return self.check_not_failed(&Command::Empty),
+            portal => portal.and_then(Portal::bound).map(|(statement, _)| Arc::clone(statement)),
+        };
+        let analysis = statement.as_ref().and_then(|statement| statement.analysis());
+        analysis.map_or(Ok(()), |analysis| self.check_not_failed(&analysis.command))
     }
 
     /// Execute of a portal that was run. One that has given rows has none left. `statement`: unless it has failed.

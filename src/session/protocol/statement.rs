@@ -114,8 +114,8 @@ impl Weight for Arc<Statement> {
 #[derive(Clone)]
 pub(in crate::session) enum Portal {
     /// Lives on one shard's connection under the same name. Its rows hold values that name types in `nested` columns. `number`: how
-    /// many unnamed portals that connection had seen then, this one among them.
-    Shard { shard: ShardId, nested: NestedValues, number: u32, run: Run },
+    /// many unnamed portals that connection had seen then, this one among them. `may_set`: its functions may change settings.
+    Shard { shard: ShardId, nested: NestedValues, number: u32, run: Run, may_set: bool },
     /// The proxy runs it by itself when it is executed.
     Own { statement: Arc<Statement>, bind: Bytes },
     /// Runs on several shards when it is executed.

@@ -177,7 +177,7 @@ impl Session {
     }
 
     /// A statement that the client does not see, and its rows.
-    async fn run_aside(&mut self, shard: &Arc<Shard>, sql: &str) -> Result<Answer, Failure> {
+    pub(in crate::session) async fn run_aside(&mut self, shard: &Arc<Shard>, sql: &str) -> Result<Answer, Failure> {
         let kept = self.divert();
         let run = self.run_on_one(shard, &Stored::SchemaChange.text(sql), true).await;
         self.diverted(kept, run)

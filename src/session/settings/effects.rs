@@ -13,7 +13,7 @@
 //! that has ended, and is read again then. So a rollback, a deferred trigger and a function that sets for the transaction only
 //! are all followed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -32,6 +32,7 @@ use crate::session::transaction::decider::TEMPORARY_OBJECTS;
 use crate::session::transaction::participant::Participant;
 use crate::session::transaction::{Status, Told};
 use crate::session::{Failure, Session, SessionEnd};
+use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, SessionCall};
 use crate::wire::client_tag;
 
@@ -82,7 +83,7 @@ impl Session {
             Some(effects) if changes_schema && self.keeps_connections() => self.check_names_are_known(effects, changes_schema),
             Some(effects) if effects.is_of_schema_change => Err(left_by_schema_change()),
             Some(effects) => {
-                let effects = match effects.kept.contains(&Kept::UnnamedSetting) {
+                let effects = match effects.is_to_be_named() {
                     true => Arc::new(effects.with_names(inputs.constants())),
                     false => Arc::clone(effects),
                 };
@@ -265,8 +266,8 @@ impl Session {
         self.transaction.participants().iter().any(|participant| self.is_to_be_read(participant) || may_have_prepared(participant))
     }
 
-    /// Outside of a transaction: what was set in it, and by what ran at its end, counts or not. Where that cannot be asked, the
-    /// connection is reset before its next use, and the session has what it had.
+    /// Outside of a transaction: what was set in it, and by what ran at its end, counts or not. Where that cannot be asked, nobody knows
+    /// what the session's settings are: it ends, as with its one server in PostgreSQL.
     pub(in crate::session) async fn settle_effects(&mut self) -> Result<(), SessionEnd> {
         self.transaction.participants_mut().iter_mut().filter(|participant| may_have_prepared(participant)).for_each(
             |participant| {
@@ -277,10 +278,7 @@ impl Session {
         match self.read_back_settings().await {
             Ok(()) => Ok(()),
             Err(Failure::End(end)) => Err(end),
-            Err(Failure::Error(_) | Failure::Shard(_) | Failure::Forwarded) => {
-                tracing::debug!("settings that a function has changed could not be read");
-                Ok(())
-            }
+            Err(Failure::Error(_) | Failure::Shard(_) | Failure::Forwarded) => Err(SessionEnd::Fatal(unread())),
         }
     }
 
@@ -290,20 +288,27 @@ impl Session {
         self.running.effects.is_stale
     }
 
+    pub(super) fn settings_may_have_changed(&mut self) {
+        self.running.effects.is_stale = true;
+    }
+
+    fn shards_to_be_read(&self) -> impl Iterator<Item = ShardId> {
+        self.transaction.participants().iter().filter(|participant| self.is_to_be_read(participant)).map(|one| one.shard)
+    }
+
     /// Puts on record what statements have set that did not name it themselves. In a failed transaction nothing can be asked.
     pub(in crate::session) async fn read_back_settings(&mut self) -> Result<(), Failure> {
         if !self.running.effects.is_stale || self.transaction.status == Status::Failed {
             return Ok(());
         }
+        self.read_back_stale().await?;
         self.running.effects.is_stale = false;
+        Ok(())
+    }
+
+    async fn read_back_stale(&mut self) -> Result<(), Failure> {
         let mut changed = Vec::new();
-        let shards: Vec<_> = self
-            .transaction
-            .participants()
-            .iter()
-            .filter(|participant| self.is_to_be_read(participant))
-            .map(|one| one.shard)
-            .collect();
+        let shards: Vec<_> = self.shards_to_be_read().collect();
         if self.batch.is_open && !self.transaction.is_open() && !shards.is_empty() {
             // What comes later in this pipeline may fail, and takes back what was set.
             self.begin_for_pipeline();
@@ -358,25 +363,17 @@ impl Session {
                 if others.is_empty() { ALL_VALUES.to_owned() } else { format!("{ALL_VALUES} UNION ALL {others}") }
             }
         };
-        let is_in_transaction = participant.connection.status == b'T';
-        let sql = if is_in_transaction { format!("{SAVEPOINT};{sql};{RELEASE}") } else { sql };
-        let mut asked = participant.connection.simple(&Own::Setting.text(&sql)).await;
-        if is_in_transaction && matches!(asked, Err(ConnectionError::Refused { .. })) {
-            // A limit of time that was set, for instance. It is asked again when the transaction has ended.
-            asked = participant.connection.simple(&Own::Transaction.text(&format!("{BACK};{RELEASE}"))).await;
+        let rows = self.ask_for_settings(index, &sql).await?;
+        let mut values = BTreeMap::new();
+        for (name, value) in rows.iter().filter_map(|row| Some((text(row.first()?)?, text(row.get(1)?)?))) {
+            let name = name.to_ascii_lowercase();
+            if !is_own(&name) {
+                // The first one counts: see `ask_for_settings`.
+                values.entry(name).or_insert(value);
+            }
         }
-        let rows = match asked {
-            Ok(rows) => rows,
-            Err(ConnectionError::Refused { body, .. }) => return Err(Failure::Shard(error_frame(&body))),
-            Err(error) => return Err(self.participant_lost(index, &error)),
-        };
-        let values = rows.iter().filter_map(|row| Some((text(row.first()?)?, text(row.get(1)?)?)));
-        let values = values.map(|(name, value)| (name.to_ascii_lowercase(), value));
-        let mut values: Vec<(String, String)> = values.filter(|(name, _)| !is_own(name)).collect();
-        values.sort_unstable();
-        values.dedup();
         let Some((participant, sets)) = self.transaction.with_sets(index) else { return Ok(()) };
-        for (name, _) in &values {
+        for name in values.keys() {
             participant.connection.custom_names.insert(name);
             self.custom_names.insert(name);
         }
@@ -387,6 +384,38 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// A limit of time that was set may be too short for this statement: without it then, and the limit's own value is asked for first.
+    async fn ask_for_settings(&mut self, index: usize, sql: &str) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
+        let mut attempts = 0;
+        loop {
+            let Some(participant) = self.transaction.participants_mut().get_mut(index) else { return Ok(Vec::new()) };
+            let connection = &mut *participant.connection;
+            let is_in_transaction = connection.status == b'T';
+            let text = match (is_in_transaction, attempts) {
+                (true, 0) => format!("{SAVEPOINT};{sql};{RELEASE}"),
+                (false, 0) => sql.to_owned(),
+                (true, _) => format!("{SAVEPOINT};{WITHOUT_LIMIT};{sql};{BACK};{RELEASE}"),
+                (false, _) => format!("BEGIN;{WITHOUT_LIMIT};{sql};ROLLBACK"),
+            };
+            let (sqlstate, body) = match connection.simple(&Own::Setting.text(&text)).await {
+                Ok(rows) => return Ok(rows),
+                Err(ConnectionError::Refused { sqlstate, body, .. }) => (sqlstate, body),
+                Err(error) => return Err(self.participant_lost(index, &error)),
+            };
+            attempts += 1;
+            let undo = if is_in_transaction { format!("{BACK};{RELEASE}") } else { "ROLLBACK".to_owned() };
+            let is_undone = match connection.status {
+                b'I' => Ok(Vec::new()),
+                _ => connection.simple(&Own::Transaction.text(&undo)).await,
+            };
+            match is_undone {
+                Ok(_) if sqlstate.as_bytes() == SqlState::QUERY_CANCELED.0 && attempts < ATTEMPTS_MAX => {}
+                Ok(_) | Err(ConnectionError::Refused { .. }) => return Err(Failure::Shard(error_frame(&body))),
+                Err(error) => return Err(self.participant_lost(index, &error)),
+            }
+        }
     }
 
     async fn put_on_record(&mut self, change: Changed) -> Result<(), Failure> {
@@ -470,28 +499,21 @@ fn settings_are_on_record(participant: &mut Participant, keeps_all: bool) {
     }
 }
 
-/// Where it is not known what is run, the statement itself may hold it, or one of its values where a function is given a text. Words
-/// that are only found there keep nobody's connection: they may be anything.
+/// Where it is not known what is run, the statement itself may hold it, or one of its values. Words that are only found there keep
+/// nobody's connection: they may be anything. Values are told from words where no function is given a text to run: these only say
+/// what no reset would take back.
 fn with_those_given(effects: &Arc<SessionEffects>, statement: &Analysis, inputs: &Inputs<'_>) -> Arc<SessionEffects> {
-    let is_query = matches!(statement.command, Command::Query(_) | Command::Call);
-    if !effects.is_unproven || !is_query {
-        return Arc::clone(effects);
-    }
-    let is_given = effects.kept.contains(&Kept::GivenText);
-    // Constants are values where no function runs a text that it is given.
-    let mut of_text = match is_given || effects.settings == ChangedSettings::Any {
-        true => SessionEffects::of_unread(inputs.text()),
-        false => SessionEffects::of_unread(&inputs.text().split('\'').step_by(2).collect::<Vec<_>>().join("''")),
-    };
-    if is_given {
-        inputs.constants().for_each(|constant| of_text.add(&SessionEffects::of_unread(&constant)));
-    }
-    if of_text.settings.is_nothing() && of_text.kept.is_empty() {
-        return Arc::clone(effects);
-    }
+    let Some(words) = &statement.words else { return Arc::clone(effects) };
+    let values = inputs.constants().collect::<Vec<_>>().join("' '");
+    let of_values = SessionEffects::of_unread(&values);
+    let runs_values = effects.kept.contains(&Kept::GivenText) || effects.settings == ChangedSettings::Any;
     let mut both = SessionEffects::clone(effects);
-    both.add(&of_text);
-    Arc::new(both)
+    both.add(words);
+    match runs_values {
+        true => both.add(&of_values),
+        false => both.is_closed |= of_values.outlives_reset(),
+    }
+    if both == **effects { Arc::clone(effects) } else { Arc::new(both) }
 }
 
 /// The value that the connection has by what is on record.
@@ -521,12 +543,9 @@ fn is_own(name: &str) -> bool {
 fn values_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
     let mut sql = String::new();
     for name in names {
-        sql.push_str(if sql.is_empty() { "SELECT " } else { " UNION ALL SELECT " });
         let name = quoted_literal(name);
-        sql.push_str(&name);
-        sql.push_str(",pg_catalog.current_setting(");
-        sql.push_str(&name);
-        sql.push_str(",true)");
+        let before = if sql.is_empty() { "VALUES " } else { "," };
+        sql.push_str(&format!("{before}({name},pg_catalog.current_setting({name},true))"));
     }
     sql
 }
@@ -537,6 +556,10 @@ const RESERVED: &str = "plpgsql.";
 const SAVEPOINT: &str = "SAVEPOINT shardgate_settings";
 const BACK: &str = "ROLLBACK TO SAVEPOINT shardgate_settings";
 const RELEASE: &str = "RELEASE SAVEPOINT shardgate_settings";
+const WITHOUT_LIMIT: &str =
+    "SELECT 'statement_timeout', pg_catalog.current_setting('statement_timeout');SET LOCAL statement_timeout = 0";
+/// A limit of a millisecond lets a short statement through sooner or later.
+const ATTEMPTS_MAX: usize = 10;
 
 /// The same of all that differ from the connection's own. What belongs to a transaction is no setting of the session.
 const ALL_VALUES: &str = "SELECT name, pg_catalog.current_setting(name) FROM pg_catalog.pg_settings \
@@ -552,6 +575,12 @@ fn not_allowed(name: &str) -> Option<&'static str> {
         "transform_null_equals" => Some("on"),
         _ => None,
     }
+}
+
+fn unread() -> PgError {
+    PgError::fatal(SqlState::CONNECTION_FAILURE, "the settings that a function has changed could not be read")
+        .with_detail("What the session's settings are is not known. The statement itself has run.")
+        .with_hint("Connect again.")
 }
 
 fn prepares() -> PgError {

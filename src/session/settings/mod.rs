@@ -2,5 +2,6 @@
 
 pub(super) mod current_user;
 pub(super) mod effects;
+pub(super) mod outdated;
 pub(super) mod set_config;
 pub(super) mod setting;

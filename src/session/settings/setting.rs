@@ -193,6 +193,7 @@ impl Session {
     }
 
     fn record_one(&mut self, name: &str, value: Option<String>, is_local: bool) {
+        self.outdate_portals(name);
         self.custom_names.insert(name);
         if self.transaction.is_open() {
             let setting = LocalSetting { name: name.to_owned(), value: value.clone(), is_local };

@@ -172,10 +172,14 @@ impl Session {
         found
     }
 
-    /// The shard's pool for this client. Kept until the map changes: looking it up takes locks.
+    /// The shard's pool for this client. Kept until the map changes: looking it up takes locks. One of an address that the map has left is not
+    /// used, whether or not it is retired yet.
     pub(in crate::session) fn pool(&mut self, shard: &Arc<Shard>) -> Result<Arc<Pool>, PgError> {
         if let Some(pool) = self.known_pool(shard.id).filter(|pool| !pool.is_retired()) {
-            return Ok(Arc::clone(pool));
+            let map = self.gateway.map.load();
+            if shard.id == MAP_DATABASE || map.shard(shard.id).is_some_and(|now| pool.address.is_of(now)) {
+                return Ok(Arc::clone(pool));
+            }
         }
         let pool = self.gateway.pool(shard.id, &self.login.identity.credentials, self.login.number)?;
         self.pools.retain(|(id, _)| *id != shard.id);

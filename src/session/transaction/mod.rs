@@ -19,7 +19,6 @@ pub(super) mod everywhere;
 pub(super) mod exported_snapshot;
 pub(super) mod instant;
 pub(super) mod join;
-mod one_statement;
 pub(super) mod participant;
 pub(super) mod replay;
 pub(super) mod sets;

@@ -37,14 +37,17 @@ impl Session {
         shard: &Arc<Shard>,
         names: Option<&CustomNames>,
     ) -> Result<Result<Pooled, CheckoutError>, Failure> {
-        let password_deadline = Instant::now() + self.gateway.config.pool.checkout_timeout();
+        let mut password_deadline = None;
         loop {
             self.wait_out_maintenance(shard.id).await?;
             let pool = self.pool(shard)?;
             match self.wait_for_connection(&pool, kind, names).await? {
                 Err(CheckoutError::Retired { .. }) => {}
                 Err(error) if error.is_wrong_password() && self.gateway.logs_in_by_url(shard.id) => {
-                    if !self.wait_for_other_password(&pool, password_deadline).await? {
+                    // However long it has waited for its turn before.
+                    let patience = self.gateway.config.pool.checkout_timeout();
+                    let deadline = *password_deadline.get_or_insert_with(|| Instant::now() + patience);
+                    if !self.wait_for_other_password(&pool, deadline).await? {
                         return Ok(Err(error));
                     }
                 }

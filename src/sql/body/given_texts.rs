@@ -1,7 +1,8 @@
 //! Whether a PL/pgSQL body runs a text that it is given, by an argument or in a row: what that does nobody knows from the body.
 //!
 //! A text that the body puts together has constants in it, whose words say what it may leave in the session. So EXECUTE without a
-//! constant runs a text that was given, unless a constant is put into one of its variables somewhere in the body.
+//! constant runs a text that was given, unless a constant is put into one of its variables somewhere in the body. So does one into which
+//! a value of a row is put as it is: it may be any part of a statement.
 
 use super::plpgsql::Token;
 use crate::sql::parse::lexer::TokenKind;
@@ -28,8 +29,43 @@ fn executed<'t, 'a>(tokens: &'t [Token<'a>], start: usize) -> &'t [Token<'a>] {
 }
 
 fn is_given(expression: &[Token<'_>], tokens: &[Token<'_>]) -> bool {
-    !has_constant(before_from(expression))
-        && !expression.iter().filter_map(Token::name).any(|name| is_made(&name, tokens, VARIABLES_MAX))
+    let is_made = |name: String| is_made(&name, tokens, VARIABLES_MAX);
+    let has_no_constant = !has_constant(before_from(expression)) && !expression.iter().filter_map(Token::name).any(is_made);
+    has_no_constant || unquoted_names(expression).any(|name| is_of_rows(&name, tokens))
+}
+
+/// Variables whose values are put into the text as they are, not as names or literals.
+fn unquoted_names<'t>(expression: &'t [Token<'_>]) -> impl Iterator<Item = String> + 't {
+    let mut quoting = vec![false];
+    expression.iter().enumerate().filter_map(move |(at, token)| {
+        let is_around = quoting.last().copied().unwrap_or_default();
+        let before = at.checked_sub(1).and_then(|before| expression.get(before));
+        let rest = expression.get(at + 1..).unwrap_or_default();
+        if token.is_symbol("(") {
+            let quotes = before.is_some_and(|name| name.is_any(&["quote_ident", "quote_literal", "quote_nullable"]));
+            let is_format = before.is_some_and(|name| name.is("format"));
+            let is_plain = rest.first().is_some_and(|format| format.text.contains("%s") || format.text.contains("$s"));
+            quoting.push(quotes || (is_format && !is_plain) || is_around);
+        } else if token.is_symbol(")") {
+            quoting.pop();
+        }
+        let is_call = rest.first().is_some_and(|next| next.is_symbol("("));
+        let is_field = before.is_some_and(|before| before.is_symbol("."));
+        token.name().filter(|_| !is_around && !is_call && !is_field)
+    })
+}
+
+/// A loop over rows, or INTO, puts what lies in them into the variable.
+fn is_of_rows(name: &str, tokens: &[Token<'_>]) -> bool {
+    pieces(tokens).any(|piece| {
+        let is_it = |token: &Token<'_>| token.name().as_deref() == Some(name);
+        let is_loop = piece.first().is_some_and(|first| first.is("for")) && piece.get(1).is_some_and(is_it);
+        let is_target = match piece.iter().position(|token| token.is("into")) {
+            Some(into) => piece.iter().skip(into + 1).take_while(|token| !token.is("from")).any(is_it),
+            None => is_loop,
+        };
+        is_target && piece.iter().any(|token| token.is("from")) && !has_constant(before_from(piece))
+    })
 }
 
 fn has_constant(tokens: &[Token<'_>]) -> bool {
@@ -43,8 +79,7 @@ fn before_from<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
 
 /// A constant is assigned to the variable, selected into it, or it goes through rows that have one.
 fn is_made(name: &str, tokens: &[Token<'_>], depth: usize) -> bool {
-    let ends = |token: &Token<'_>| token.is_symbol(";") || token.is_any(&["loop", "then", "else", "begin", "declare"]);
-    tokens.split(ends).any(|piece| {
+    pieces(tokens).any(|piece| {
         let is_it = |token: Option<&Token<'_>>| token.and_then(Token::name).as_deref() == Some(name);
         let is_loop = piece.first().is_some_and(|first| first.is_any(&["for", "foreach"]));
         let into = piece.iter().position(|token| token.is("into"));
@@ -54,6 +89,11 @@ fn is_made(name: &str, tokens: &[Token<'_>], depth: usize) -> bool {
         let is_made_of_others = || depth > 0 && others().any(|other| is_made(&other, tokens, depth - 1));
         is_target && (has_constant(before_from(piece)) || is_made_of_others())
     })
+}
+
+/// Statements, and the heads of loops and conditions.
+fn pieces<'t, 'a>(tokens: &'t [Token<'a>]) -> impl Iterator<Item = &'t [Token<'a>]> {
+    tokens.split(|token| token.is_symbol(";") || token.is_any(&["loop", "then", "else", "begin", "declare"]))
 }
 
 /// A text may come by so many other variables.
@@ -80,6 +120,9 @@ mod tests {
             "DECLARE q text := ''; BEGIN SELECT b INTO q FROM jobs; EXECUTE q; END",
             "BEGIN EXECUTE (SELECT q FROM jobs WHERE state = 'new'); END",
             "BEGIN EXECUTE 'SELECT 1'; EXECUTE t || u; END",
+            "BEGIN FOR r IN SELECT q FROM jobs LOOP EXECUTE 'SELECT ' || r.q; END LOOP; END",
+            "DECLARE q text; BEGIN SELECT j.q INTO q FROM jobs j; EXECUTE format('SELECT %s', q); END",
+            "DECLARE q text; BEGIN SELECT j.q FROM jobs j INTO STRICT q; EXECUTE concat('SELECT ', q); END",
         ] {
             assert!(runs(given), "{given}");
         }
@@ -95,6 +138,10 @@ mod tests {
             "BEGIN PERFORM a.execute(t); END",
             "DECLARE base text := 'INSERT INTO log'; q text; BEGIN q := base || tg_table_name; EXECUTE q USING NEW; END",
             "BEGIN GRANT EXECUTE ON FUNCTION f() TO PUBLIC; END",
+            "BEGIN FOR r IN SELECT t FROM tables LOOP EXECUTE 'DROP TABLE ' || quote_ident(r.t); END LOOP; END",
+            "BEGIN FOR r IN SELECT t FROM tables LOOP EXECUTE format('DROP TABLE %I', r.t); END LOOP; END",
+            "BEGIN EXECUTE 'INSERT INTO ' || tg_table_name || ' VALUES (1)'; END",
+            "DECLARE n int; BEGIN SELECT count(*) INTO n FROM jobs; EXECUTE 'SELECT ' || t; END",
         ] {
             assert!(!runs(made), "{made}");
         }

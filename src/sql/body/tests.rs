@@ -1,7 +1,7 @@
 //! Bodies as users write them, and what they touch.
 
 use super::*;
-use crate::catalog::ChangedSettings;
+use crate::catalog::{ChangedSettings, UnnamedLeft};
 
 fn read(language: &str, body: &str) -> BodyReferences {
     SqlBodyReader.references(language, body)
@@ -257,7 +257,7 @@ fn what_a_body_leaves_in_its_session_is_told() {
     let mut sets = SessionEffects::default();
     sets.sets_for_transaction(Some("a.b"));
     assert_eq!(effects("plpgsql", "begin perform set_config('A.b', c, true); end"), sets);
-    sets.sets_for_transaction(None);
+    sets.sets_unnamed_for_transaction(true);
     assert_eq!(effects("plpgsql", "begin set local a.b = 1; perform set_config(n, c, true); end"), sets);
     let mut sets = SessionEffects::default();
     ["app.tenant", "search_path", "role", "work_mem", "timezone"].iter().for_each(|name| sets.sets(name));
@@ -285,4 +285,9 @@ fn what_a_body_leaves_in_its_session_is_told() {
         assert!(effects(language, body).kept.contains(&kept), "{body}");
     }
     assert!(effects("plpgsql", "begin create temp table x () on commit drop; end").kept.is_empty());
+    let made = effects("plpgsql", "begin perform set_config('app.' || n, c, true); end");
+    assert_eq!(made.unnamed_left, UnnamedLeft::Made);
+    for body in ["create function f() returns int set app.X = 1 return 1", "alter role r set app.x = 1"] {
+        assert!(effects("sql", body).names_left.contains("app.x"), "{body}");
+    }
 }

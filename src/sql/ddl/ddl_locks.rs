@@ -64,13 +64,21 @@ pub fn table_locks(node: Node<'_>, context: &Context) -> Option<TableLocks> {
         let name = name_of(distributed(resolve(context, relation, &context.search_path))?);
         Some(TableLocks { tables: vec![format!("{only}{name}")], mode })
     };
+    // Not what inherits from it.
+    let alone = |relation: Option<&nodes::RangeVar>| {
+        let name = name_of(distributed(resolve(context, relation?, &context.search_path))?);
+        Some(TableLocks { tables: vec![format!("ONLY {name}")], mode: Mode::AccessExclusive })
+    };
     let locks = match node {
         Node::AlterTableStmt(alter) => one(alter.relation(), mode_of(alter)).map(|locks| locks.with_referenced(alter, context)),
         Node::IndexStmt(index) if !index.concurrent => one(index.relation(), Mode::Share),
         Node::CreateTrigStmt(trigger) => one(trigger.relation(), Mode::ShareRowExclusive),
-        Node::RenameStmt(rename) if rename.rename_type == nodes::ObjectType::OBJECT_COLUMN => {
-            one(rename.relation(), Mode::AccessExclusive)
-        }
+        Node::RenameStmt(rename) => match rename.rename_type {
+            nodes::ObjectType::OBJECT_COLUMN => one(rename.relation(), Mode::AccessExclusive),
+            nodes::ObjectType::OBJECT_TABLE | nodes::ObjectType::OBJECT_INDEX => alone(rename.relation()),
+            _ => None,
+        },
+        Node::AlterObjectSchemaStmt(moved) => alone(moved.relation()),
         Node::CreateStmt(create) if create.partbound().is_some() => parent_of(create, context),
         Node::DropStmt(drop) if drop.remove_type == nodes::ObjectType::OBJECT_TABLE => dropped(drop, context),
         _ => None,

@@ -78,7 +78,7 @@ impl Ddl {
             once_per_server,
             gives_rows,
             by_body,
-            renames_distributed: false,
+            renames: None,
             table_as: None,
             numbered: None,
             altered: None,

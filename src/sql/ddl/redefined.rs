@@ -12,7 +12,9 @@ use pg_raw_parse::{Node, nodes};
 
 use crate::shardmap::TableName;
 use crate::sql::context::Context;
+use crate::sql::ddl::schema_guard::distributed_rename;
 use crate::sql::parse::tree;
+use crate::sql::query::{Resolved, resolve};
 
 /// Names without their schemas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,9 +67,13 @@ pub fn redefined(node: Node<'_>, context: &Context) -> Redefined {
         Node::DefineStmt(define) if define.kind == ObjectType::OBJECT_OPERATOR => Redefined::Anything,
         Node::CreateCastStmt(_) | Node::CreateOpClassStmt(_) => Redefined::Anything,
         Node::RenameStmt(rename) => match rename.rename_type {
-            ObjectType::OBJECT_VIEW | ObjectType::OBJECT_TABLE | ObjectType::OBJECT_MATVIEW | ObjectType::OBJECT_FOREIGN_TABLE => {
-                Redefined::names([name_of(rename.relation()), rename.newname()])
-            }
+            // PostgreSQL renames a table by ALTER INDEX, too.
+            ObjectType::OBJECT_VIEW
+            | ObjectType::OBJECT_TABLE
+            | ObjectType::OBJECT_INDEX
+            | ObjectType::OBJECT_MATVIEW
+            | ObjectType::OBJECT_FOREIGN_TABLE => Redefined::names([name_of(rename.relation()), rename.newname()]),
+            ObjectType::OBJECT_COLUMN if renames_key(rename, context) => Redefined::names([name_of(rename.relation())]),
             ObjectType::OBJECT_FUNCTION
             | ObjectType::OBJECT_PROCEDURE
             | ObjectType::OBJECT_ROUTINE
@@ -95,7 +101,11 @@ pub fn taken(node: Node<'_>, context: &Context) -> Vec<TableName> {
             context.map.tables.keys().filter(|(schema, _)| Some(schema.as_str()) == rename.newname()).cloned().collect()
         }
         Node::RenameStmt(rename) => match rename.rename_type {
-            ObjectType::OBJECT_TABLE | ObjectType::OBJECT_VIEW | ObjectType::OBJECT_MATVIEW | ObjectType::OBJECT_FOREIGN_TABLE => {
+            ObjectType::OBJECT_TABLE
+            | ObjectType::OBJECT_INDEX
+            | ObjectType::OBJECT_VIEW
+            | ObjectType::OBJECT_MATVIEW
+            | ObjectType::OBJECT_FOREIGN_TABLE => {
                 tables(rename.relation().and_then(|relation| relation.schemaname()), rename.newname(), context)
             }
             _ => Vec::new(),
@@ -180,6 +190,12 @@ fn uncovered(drop: &nodes::DropStmt, context: &Context) -> Redefined {
 
 fn name_of(relation: Option<&nodes::RangeVar>) -> Option<&str> {
     relation?.relname()
+}
+
+/// A column by which rows are placed, or perhaps one: a view may show the key by any name.
+fn renames_key(rename: &nodes::RenameStmt, context: &Context) -> bool {
+    let is_view = |name| matches!(resolve(context, name, &context.search_path), Resolved::View(_));
+    rename.relation().is_some_and(is_view) || distributed_rename(Node::RenameStmt(rename), context).is_some()
 }
 
 /// Of a function, or of whatever has a dotted name.

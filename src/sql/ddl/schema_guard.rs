@@ -17,6 +17,7 @@ use crate::catalog::{Relation, quoted_identifier};
 use crate::error::PgError;
 use crate::shard_key::KeyColumn;
 use crate::shardmap::{GroupId, Table, TableKind};
+use crate::sql::analysis::DistributedRename;
 use crate::sql::context::Context;
 use crate::sql::parse::tree;
 use crate::sql::query::{Resolved, resolve};
@@ -35,9 +36,9 @@ pub fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
         }
         Node::IndexStmt(index) => create_index(index, context),
         Node::CreateStmt(create) => create_table(create, context),
-        Node::RenameStmt(rename) => rename_column(rename, context),
+        Node::RenameStmt(rename) => renamed(rename, context),
         Node::CreateTrigStmt(s) => own_schema(s.relation()),
-        Node::AlterObjectSchemaStmt(s) => own_schema(s.relation()),
+        Node::AlterObjectSchemaStmt(s) => moved(s, context),
         Node::AlterSeqStmt(s) => own_schema(s.sequence()),
         Node::CreatePolicyStmt(s) => own_schema(s.table()),
         Node::RuleStmt(s) => own_schema(s.relation()),
@@ -46,27 +47,45 @@ pub fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
     }
 }
 
-/// A distributed table gets another name or schema: until the map follows, the old name is the one that routes. The map does not know
-/// partitions by name: they are placed by their parent's.
-pub fn renames_distributed(node: Node<'_>, context: &Context) -> bool {
-    let relation = match node {
-        // PostgreSQL renames a table by ALTER INDEX, too.
-        Node::RenameStmt(s) if matches!(s.rename_type, nodes::ObjectType::OBJECT_TABLE | nodes::ObjectType::OBJECT_INDEX) => {
-            s.relation()
-        }
-        Node::RenameStmt(s) if s.rename_type == nodes::ObjectType::OBJECT_SCHEMA => {
-            return context.map.tables.values().any(|table| Some(table.schema.as_str()) == s.subname());
-        }
-        Node::AlterObjectSchemaStmt(s) if s.object_type == nodes::ObjectType::OBJECT_TABLE => s.relation(),
-        _ => None,
+/// A distributed table, or a column of its key, gets another name. The map does not know partitions by name: they are placed by their
+/// parent's.
+pub fn distributed_rename(node: Node<'_>, context: &Context) -> Option<DistributedRename> {
+    use nodes::ObjectType;
+    let declared = |relation: Option<&nodes::RangeVar>| {
+        let table = resolve(context, relation?, &context.search_path).table()?;
+        context.map.table(&table.schema, &table.name)
     };
-    let table = relation.and_then(|relation| resolve(context, relation, &context.search_path).table());
-    table.is_some_and(|table| context.map.table(&table.schema, &table.name).is_some())
+    let full_name = |table: &Table| (table.schema.clone(), table.name.clone());
+    match node {
+        // PostgreSQL renames a table by ALTER INDEX, too.
+        Node::RenameStmt(s) if matches!(s.rename_type, ObjectType::OBJECT_TABLE | ObjectType::OBJECT_INDEX) => {
+            let table = declared(s.relation())?;
+            let to = (table.schema.clone(), s.newname()?.to_owned());
+            Some(DistributedRename::Table { from: full_name(table), to })
+        }
+        Node::RenameStmt(s) if s.rename_type == ObjectType::OBJECT_COLUMN => {
+            let table = declared(s.relation())?;
+            let column = s.subname()?;
+            let place = table.key_names().iter().position(|names| names.contains(&column))?;
+            Some(DistributedRename::KeyColumn { table: full_name(table), place, to: s.newname()?.to_owned() })
+        }
+        Node::AlterObjectSchemaStmt(s) if s.object_type == ObjectType::OBJECT_TABLE => {
+            let relation = resolve(context, s.relation()?, &context.search_path).table()?;
+            let (schema, name) = (relation.schema.clone(), relation.name.clone());
+            let is_numbered = || relation.columns.iter().any(|column| column.cluster_sequence().is_some());
+            match context.map.table(&schema, &name) {
+                Some(_) => Some(DistributedRename::Table { to: (s.newschema()?.to_owned(), name.clone()), from: (schema, name) }),
+                None => is_numbered().then_some(DistributedRename::Numbered { table: (schema, name) }),
+            }
+        }
+        _ => None,
+    }
 }
 
 /// Where a table's rows are.
 enum Place<'c> {
     Sharded {
+        table: &'c Table,
         group: GroupId,
         key: &'c [KeyColumn],
         relation: &'c Relation,
@@ -94,7 +113,7 @@ impl<'c> Place<'c> {
 
     fn sharded(table: &'c Table, relation: &'c Relation) -> Self {
         match &table.kind {
-            TableKind::Sharded { group, key } => Place::Sharded { group: *group, key, relation },
+            TableKind::Sharded { group, key } => Place::Sharded { table, group: *group, key, relation },
             TableKind::Reference => Place::Reference,
         }
     }
@@ -140,16 +159,19 @@ fn alter_command(
 ) -> Result<(), PgError> {
     use nodes::AlterTableType as Type;
     match command.subtype {
-        Type::AT_DropColumn | Type::AT_AlterColumnType => match key_column(place, command.name()) {
-            Some(column) => Err(key_change(column)),
-            None => Ok(()),
+        Type::AT_DropColumn | Type::AT_AlterColumnType => match place.is_key_column(command.name()) {
+            true => Err(key_change(command.name().unwrap_or_default())),
+            false => Ok(()),
         },
         Type::AT_AddConstraint => match command.def() {
             Node::Constraint(constraint) => check_constraint(constraint, None, table, place, context),
             _ => Ok(()),
         },
         Type::AT_AddColumn => match command.def() {
-            Node::ColumnDef(column) => check_column(column, table, place, context),
+            Node::ColumnDef(column) => {
+                check_not_key_name(place, column.colname())?;
+                check_column(column, table, place, context)
+            }
             _ => Ok(()),
         },
         Type::AT_AttachPartition | Type::AT_DetachPartition | Type::AT_DetachPartitionFinalize => {
@@ -214,27 +236,70 @@ fn create_table(create: &nodes::CreateStmt, context: &Context) -> Result<(), PgE
     create.constraints().iter().try_for_each(|constraint| check_constraint(constraint, None, table, &place, context))
 }
 
-fn rename_column(rename: &nodes::RenameStmt, context: &Context) -> Result<(), PgError> {
+fn renamed(rename: &nodes::RenameStmt, context: &Context) -> Result<(), PgError> {
     own_schema(rename.relation())?;
-    let (nodes::ObjectType::OBJECT_COLUMN, Some(table)) = (rename.rename_type, rename.relation()) else {
-        return Ok(());
-    };
-    match key_column(&Place::of(table, context), rename.subname()) {
-        Some(column) => Err(key_change(column)),
-        None => Ok(()),
+    match (rename.rename_type, rename.relation()) {
+        (nodes::ObjectType::OBJECT_SCHEMA, _) => {
+            let mut known = context.map.tables.keys().chain(context.map.sequences.keys());
+            match known.any(|(schema, _)| Some(schema.as_str()) == rename.subname()) {
+                true => Err(PgError::unsupported(
+                    format!("schema \"{}\" cannot be renamed", rename.subname().unwrap_or_default()),
+                    "It has sharded or reference tables, or sequences of the whole cluster, and the shard map knows these by their schema.",
+                    "Create the other schema, and move the tables there one by one: ALTER TABLE ... SET SCHEMA.",
+                )),
+                false => Ok(()),
+            }
+        }
+        (nodes::ObjectType::OBJECT_COLUMN, Some(name)) => rename_column(rename, &Place::of(name, context)),
+        (_, _) => Ok(()),
     }
 }
 
-fn key_column<'p>(place: &Place<'p>, name: Option<&str>) -> Option<&'p str> {
+fn rename_column(rename: &nodes::RenameStmt, place: &Place<'_>) -> Result<(), PgError> {
+    if place.is_key_column(rename.subname()) { Ok(()) } else { check_not_key_name(place, rename.newname()) }
+}
+
+/// The schema of a table, or of something else.
+fn moved(moved: &nodes::AlterObjectSchemaStmt, context: &Context) -> Result<(), PgError> {
+    own_schema(moved.relation())?;
+    let table = moved.relation().and_then(|name| resolve(context, name, &context.search_path).table());
+    let is_declared = table.is_some_and(|table| context.map.table(&table.schema, &table.name).is_some());
+    let schema = moved.newschema().unwrap_or_default();
+    let is_systems = schema == "information_schema" || schema.starts_with("pg_") || schema == shardgate_call::SCHEMA;
+    match table {
+        Some(table) if is_declared && is_systems => Err(PgError::unsupported(
+            format!("table \"{}\" cannot be moved to schema \"{schema}\"", table.name),
+            "Sharded and reference tables are looked for in the schemas of users.",
+            "Use another schema.",
+        )),
+        _ => Ok(()),
+    }
+}
+
+impl Place<'_> {
+    /// By any name that the column may have.
+    fn is_key_column(&self, name: Option<&str>) -> bool {
+        let Place::Sharded { table, key, .. } = self else { return false };
+        let is_one = |name: &str| key.iter().any(|key| key.column == name) || table.key_names().concat().contains(&name);
+        name.is_some_and(is_one)
+    }
+}
+
+/// In the transaction that renames a column of the key its names stand for it.
+fn check_not_key_name(place: &Place<'_>, name: Option<&str>) -> Result<(), PgError> {
     match place {
-        Place::Sharded { key, .. } => key.iter().map(|key| key.column.as_str()).find(|column| Some(*column) == name),
-        Place::Reference | Place::Home | Place::Unknown => None,
+        Place::Sharded { table, .. } if table.renamed.is_some() && place.is_key_column(name) => Err(PgError::unsupported(
+            format!("the name of column \"{}\" cannot be used anew in the transaction that renames it", name.unwrap_or_default()),
+            "It is a column of the shard key, by which the shard map places the rows until that is committed.",
+            "Commit first, then give the name to another column.",
+        )),
+        _ => Ok(()),
     }
 }
 
 fn key_change(column: &str) -> PgError {
     PgError::unsupported(
-        format!("cannot drop, rename or retype shard key column \"{column}\""),
+        format!("cannot drop or retype shard key column \"{column}\""),
         "The shard map places the rows by this column.",
         "Make a new table with the column as it should be, distribute it, and copy the rows.",
     )
@@ -334,7 +399,7 @@ fn check_foreign_key(
         }
         (Place::Sharded { .. }, Place::Home) => "The rows that it would refer to are on the home shard only.",
         (Place::Home, Place::Sharded { .. }) => "The table's own rows are on the home shard only.",
-        (Place::Sharded { group, key, .. }, Place::Sharded { group: other_group, key: other_key, relation }) => {
+        (Place::Sharded { group, key, .. }, Place::Sharded { group: other_group, key: other_key, relation, .. }) => {
             if group != other_group {
                 "The two tables are not colocated."
             } else if is_on_key(key, other_key, &columns(constraint.fk_attrs(), column), &referred(constraint, relation)) {

@@ -72,6 +72,30 @@ fn is_harmless(name: &str) -> bool {
     name.ends_with("_is_visible") || name.starts_with("pg_lsn") || (name.starts_with("pg_get_") && !name.contains("replication"))
 }
 
+/// Of [`Nature::Server`], and about the transaction there.
+pub fn is_of_transaction(name: &str) -> bool {
+    OF_TRANSACTION.iter().any(|prefix| name.starts_with(prefix))
+}
+
+const OF_TRANSACTION: [&str; 7] = [
+    "pg_current_snapshot",
+    "pg_current_xact_id",
+    "pg_export_snapshot",
+    "pg_snapshot_",
+    "pg_visible_in_snapshot",
+    "pg_xact_status",
+    "txid_",
+];
+
+/// Of [`Nature::Plain`]: it is given numbers of objects.
+pub fn describes_object(name: &str) -> bool {
+    let prefixes = ["pg_get_", "pg_index", "pg_identify_", "pg_describe_", "pg_collation_actual_", "pg_column_is_", "has_"];
+    prefixes.iter().any(|prefix| name.starts_with(prefix))
+        || name.ends_with("_is_visible")
+        || name.ends_with("_description")
+        || matches!(name, "format_type" | "pg_has_role" | "row_security_active")
+}
+
 /// Every aggregate of pg_catalog, up to PostgreSQL 18; sorted.
 const AGGREGATES: [&str; 56] = [
     "any_value",

@@ -176,7 +176,7 @@ impl<'c> Reader<'c> {
         }
         match catalog_functions::nature(name, call.args().len()) {
             Nature::Plain if name == "current_setting" => self.note_setting(call),
-            Nature::Plain => {}
+            Nature::Plain => self.notes.asks_one_server |= catalog_functions::describes_object(name),
             Nature::Random => {
                 self.notes.volatile.get_or_insert_with(|| format!("{name}()"));
                 match place {

@@ -71,6 +71,7 @@ pub use pushed_conditions::conditions_only_compare;
 pub use relations::{
     Resolved, is_own_relation, is_temporary_schema, means_temporary, placed, resolve, resolve_name, text_means_temporary,
 };
+pub use server::is_of_server;
 pub use set_default::{hides_clock, sets_default};
 
 /// A column of a leaf, by position.

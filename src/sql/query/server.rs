@@ -22,6 +22,7 @@ impl Reader<'_> {
     pub fn note_server(&mut self, name: &str) {
         if !catalog_functions::ONCE_ANYWHERE.contains(&name) {
             self.notes.session_call(SessionCall::Server);
+            self.notes.asks_one_server |= !catalog_functions::is_of_transaction(name);
         }
         self.notes.volatile.get_or_insert_with(|| format!("{name}()"));
         self.notes.not_pushable(one_server(name));
@@ -42,6 +43,8 @@ impl Reader<'_> {
         let Some(name) = type_name(cast) else { return };
         if REGISTERED.contains(&name) {
             self.notes.of_one_copy.get_or_insert_with(|| format!("a cast to {name}"));
+            let is_number = |text: String| text.bytes().all(|byte| byte.is_ascii_digit());
+            self.notes.asks_one_server |= tree::constant_text(tree::without_casts(cast.arg())).is_none_or(is_number);
         }
         if NUMBERS.contains(&name) && is_registered(cast.arg()) {
             self.note_server("oid");
@@ -111,7 +114,7 @@ fn is_registered(node: Node<'_>) -> bool {
 }
 
 /// Of the server's configuration, its files and its addresses.
-fn is_of_server(setting: &str) -> bool {
+pub fn is_of_server(setting: &str) -> bool {
     OF_SERVER.contains(&setting) || FAMILIES_OF_SERVER.iter().any(|prefix| setting.starts_with(prefix))
 }
 

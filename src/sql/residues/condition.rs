@@ -171,7 +171,8 @@ fn is_collated(key_type: KeyType) -> bool {
         | KeyType::Timestamp
         | KeyType::Timestamptz
         | KeyType::Bool
-        | KeyType::Bytea => false,
+        | KeyType::Bytea
+        | KeyType::Numeric => false,
     }
 }
 
@@ -200,6 +201,7 @@ pub fn array_element(key_type: KeyType) -> &'static str {
         KeyType::Timestamptz => "timestamptz",
         KeyType::Bool => "bool",
         KeyType::Bytea => "bytea",
+        KeyType::Numeric => "numeric",
     }
 }
 

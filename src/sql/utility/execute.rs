@@ -30,7 +30,7 @@ pub fn place(execute: &nodes::ExecuteStmt, source: Source<'_>, context: &Context
     let is_repeatable = reader.notes.volatile.is_none();
     let command = Command::Execute { name, after_name, arguments, is_repeatable };
     let mut placement = placing::finish(reader, command, Ok(Merge::default()));
-    let leaves_nothing = placement.session_calls.iter().all(|call| *call == SessionCall::Server);
+    let leaves_nothing = placement.session_calls.iter().all(|call| matches!(call, SessionCall::Server | SessionCall::OneServer));
     let is_harmless = matches!(placement.scope, Scope::Tableless) && placement.effect == Effect::Read && leaves_nothing;
     placement.scope = if is_harmless { Scope::Session } else { Scope::Refused(unproven_argument()) };
     Ok(placement)

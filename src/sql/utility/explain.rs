@@ -198,7 +198,6 @@ fn cast_words(cast: Option<Oid>) -> String {
 
 fn type_name(type_oid: Oid) -> Option<&'static str> {
     match type_oid {
-        oid::NUMERIC => Some("numeric"),
         oid::VARCHAR => Some("character varying"),
         other => KeyType::of_column(other).map(KeyType::name),
     }

@@ -32,6 +32,14 @@ pub fn check(statement: Node<'_>, context: &Context) -> Result<(), PgError> {
     parts.iter().try_for_each(|part| names.check(*part, context))
 }
 
+/// Whether a text names one of these relations with its schema: the home shard has views of their names, without rows.
+pub fn are_named_in(text: &str) -> bool {
+    let name = |rest: &str| {
+        rest.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_')).next().is_some_and(is_own_relation)
+    };
+    text.match_indices("shardgate.").any(|(at, prefix)| text.get(at + prefix.len()..).is_some_and(name))
+}
+
 /// Of EXPLAIN, DECLARE and COPY … TO STDOUT, too.
 fn query_of(statement: Node<'_>) -> Result<Node<'_>, PgError> {
     match statement {

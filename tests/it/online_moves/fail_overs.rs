@@ -88,12 +88,38 @@ impl Scene {
             let row = map.query_one(last, &[]).await.expect("the move");
             let (id, state, error): (String, String, String) = (row.get(0), row.get(1), row.get(2));
             if error.contains("waits for \"shard-rebalance cutover") {
-                let ids = self.stage.cluster.connect_shard(1).await.query("SELECT id FROM t ORDER BY 1", &[]).await.expect("ids");
-                return (id, ids.iter().map(|row| row.get(0)).collect());
+                return (id, self.residues(1).await);
             }
             assert!(Instant::now() < deadline, "the move does not wait: {state}, {error}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    /// Rows at a shard, whoever owns them.
+    async fn stored(&self, shard: usize) -> i64 {
+        self.stage.cluster.connect_shard(shard).await.query_one("SELECT count(*) FROM t", &[]).await.expect("a count").get(0)
+    }
+
+    /// Ids at a shard that does not own them.
+    async fn residues(&self, shard: usize) -> Vec<i64> {
+        let sql = "SELECT t.id FROM t JOIN shardgate.residue r ON pg_catalog.hashint8extended(t.id, 0) <@ r.hashes ORDER BY 1";
+        let rows = self.stage.cluster.connect_shard(shard).await.query(sql, &[]).await.expect("ids");
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// By hand: what these rows are at the side that does not own them, at their owner.
+    async fn bring_over(&self, from: usize, ids: &[i64]) {
+        let rows = self.stage.cluster.connect_shard(from).await.query("SELECT id, v FROM t WHERE id = ANY ($1)", &[&ids]).await;
+        let client = self.stage.proxy.connect().await;
+        let update = "UPDATE t SET v = $2 WHERE id = $1";
+        let mut differed = 0;
+        for row in rows.expect("rows") {
+            let (id, v): (i64, i64) = (row.get(0), row.get(1));
+            let owned: i64 = client.query_one("SELECT v FROM t WHERE id = $1", &[&id]).await.expect("a row").get(0);
+            differed += i32::from(owned != v);
+            assert_eq!(client.execute(update, &[&id, &v]).await.expect("the owner takes it"), 1, "{id}");
+        }
+        assert!(differed > 0, "the owner lacks something");
     }
 
     async fn run(&self, arguments: &[&str]) -> Output {
@@ -159,7 +185,9 @@ async fn a_promotion_in_the_middle_of_a_move_loses_nothing_that_was_acknowledged
     the_target_lacks_what_was_copied(&mut scene).await;
     the_source_goes_on_alone(&mut scene).await;
     the_source_lacks_what_came_back(&mut scene).await;
-    the_target_fails_over_after_the_switch(&mut scene).await;
+    the_target_lacks_what_it_was_given(&mut scene).await;
+    the_target_has_all_that_it_was_given(&mut scene).await;
+    the_source_lacks_what_it_was_given_back(&mut scene).await;
 }
 
 /// The copy goes on at the promoted server without an error, and without what its standby had not.
@@ -167,7 +195,7 @@ async fn the_target_lacks_what_was_copied(scene: &mut Scene) {
     let standby = scene.follow(1).await;
     let (id, moving) = scene.waiting().await;
     leave_behind(scene.stage.cluster.shard_server(1), &standby).await;
-    scene.write(&moving[..10]).await;
+    scene.write(&moving[..5]).await;
     scene.until_copied(scene.stage.cluster.shard_server(1), 1, moving[0]).await;
     scene.stage.cluster.shard_server_mut(1).kill().expect("killed");
     let _former = scene.fails_over(1, standby).await;
@@ -182,7 +210,7 @@ async fn the_source_goes_on_alone(scene: &mut Scene) {
     let (id, moving) = scene.waiting().await;
     let former = scene.fails_over(0, standby).await;
     // The one before acknowledges nothing without its standby.
-    scene.write(&moving[..10]).await;
+    scene.write(&moving[..5]).await;
     scene.until_told(0, 2).await;
     commits_alone(&former).await;
     drop(scene.run(&["cutover", &id]).await);
@@ -198,7 +226,7 @@ async fn the_source_lacks_what_came_back(scene: &mut Scene) {
     let rows = scene.stage.cluster.connect_shard(1).await.query("SELECT id FROM t ORDER BY 1", &[]).await.expect("ids");
     let moved: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
     leave_behind(scene.stage.cluster.shard_server(0), &standby).await;
-    scene.write(&moved[..10]).await;
+    scene.write(&moved[..5]).await;
     scene.until_copied(scene.stage.cluster.shard_server(0), 0, moved[0]).await;
     scene.stage.cluster.shard_server_mut(0).kill().expect("killed");
     let _former = scene.fails_over(0, standby).await;
@@ -211,30 +239,67 @@ async fn the_source_lacks_what_came_back(scene: &mut Scene) {
     scene.is_whole("the source has failed over after the switch").await;
 }
 
-/// It may lack what the source gave it: a person decides before the source's rows are deleted.
-async fn the_target_fails_over_after_the_switch(scene: &mut Scene) {
+/// The target's standby does not: a person brings over what only the source has, before its rows are deleted.
+async fn the_target_lacks_what_it_was_given(scene: &mut Scene) {
     let standby = scene.follow(1).await;
-    let partition = partitions_on(&scene.stage.proxy, "t", "a").await[0].to_string();
-    let id = scene.stage.switched(&partition, "1h").await;
+    let (id, moving) = scene.waiting().await;
+    leave_behind(scene.stage.cluster.shard_server(1), &standby).await;
+    scene.write(&moving[..5]).await;
+    scene.succeeds(&["cutover", &id]).await;
     scene.stage.cluster.shard_server_mut(1).kill().expect("killed");
     let _former = scene.fails_over(1, standby).await;
     scene.until_told(1, 3).await;
-    let source = scene.stage.cluster.connect_shard(0).await;
-    let count = || async { source.query_one("SELECT count(*) FROM t", &[]).await.expect("a count").get::<_, i64>(0) };
-    let before = count().await;
-    drop(scene.run(&["finish", &id]).await);
-    let map = scene.stage.cluster.connect_map().await;
-    let state = format!("SELECT state || ' ' || coalesce(error, '') FROM shardgate_map.move WHERE move_id = {id}");
-    let deadline = Instant::now() + ENDED_WITHIN;
-    loop {
-        let state: String = map.query_one(&state, &[]).await.expect("the move").get(0);
-        if state.starts_with("switched ") && state.contains("which may lack rows that the source still has") {
-            break;
-        }
-        assert!(Instant::now() < deadline, "{state}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    assert_eq!(count().await, before, "nothing is deleted at the source");
+    let before = scene.stored(0).await;
+    let finished = scene.run(&["finish", &id]).await;
+    let told = text(&finished.stderr);
+    assert_eq!(finished.status.code(), Some(4), "{told}");
+    assert!(told.contains("which may lack rows that the source still has"), "{told}");
+    assert_eq!(scene.stored(0).await, before, "nothing is deleted at the source");
+    scene.bring_over(0, &moving).await;
     scene.succeeds(&["finish", "--unverified", &id]).await;
     scene.is_whole("the target has failed over after the switch").await;
+}
+
+/// Nobody is asked.
+async fn the_target_has_all_that_it_was_given(scene: &mut Scene) {
+    let standby = scene.follow(1).await;
+    let partition = partitions_on(&scene.stage.proxy, "t", "a").await[0].to_string();
+    scene.stage.arm("replication_ended", "hold");
+    let driver = scene.stage.drive(&partition, &[]);
+    scene.stage.until_reached("replication_ended").await;
+    scene.stage.cluster.shard_server_mut(1).kill().expect("killed");
+    let _former = scene.fails_over(1, standby).await;
+    scene.until_told(1, 4).await;
+    scene.stage.disarm("replication_ended");
+    assert_eq!(scene.stage.ended().await, "done");
+    drop(driver);
+    scene.is_whole("the target has failed over, and its standby had all").await;
+}
+
+/// After the switch back, when the target's rows are about to be deleted.
+async fn the_source_lacks_what_it_was_given_back(scene: &mut Scene) {
+    let standby = scene.follow(0).await;
+    let partition = partitions_on(&scene.stage.proxy, "t", "a").await[0].to_string();
+    let id = scene.stage.switched(&partition, "1h").await;
+    let moved = scene.residues(0).await;
+    leave_behind(scene.stage.cluster.shard_server(0), &standby).await;
+    scene.write(&moved[..5]).await;
+    scene.stage.arm("abort_begun", "hold");
+    let mut driver = scene.stage.command(&["rollback", &id]);
+    scene.stage.until_reached("abort_begun").await;
+    scene.stage.cluster.shard_server_mut(0).kill().expect("killed");
+    let _former = scene.fails_over(0, standby).await;
+    let before = scene.stored(1).await;
+    scene.stage.disarm("abort_begun");
+    let ended = tokio::time::timeout(ENDED_WITHIN, driver.wait()).await.expect("it ends").expect("a status");
+    assert_eq!(ended.code(), Some(4), "it waits for a person");
+    assert_eq!(scene.stored(1).await, before, "nothing is deleted at the target");
+    let shown = text(&scene.run(&["show", &id]).await.stdout);
+    assert!(shown.contains("which may lack rows that the target still has"), "{shown}");
+    assert!(shown.contains(&format!("\"shard-rebalance rollback --unverified {id}\"")), "{shown}");
+    // The source owns them, and takes writes.
+    scene.bring_over(1, &moved).await;
+    scene.succeeds(&["rollback", "--unverified", &id]).await;
+    assert_eq!(scene.stage.ended().await, "aborted");
+    scene.is_whole("the source has failed over after the switch back").await;
 }

@@ -16,6 +16,10 @@ const TABLES: &str = r#"
     CREATE TABLE tenants (name text, n int, v text, PRIMARY KEY (name, n));
     CREATE TABLE branches (region text, number int, n int, PRIMARY KEY (region, number, n));
     CREATE VIEW berlin AS SELECT day, count(*) AS rows FROM places WHERE region = 'Berlin' GROUP BY day;
+    CREATE TABLE prices (price numeric, n int, v text, PRIMARY KEY (price, n));
+    INSERT INTO prices SELECT (g / 4.0 - 3)::numeric(10, 2), g, 'x' FROM generate_series(0, 59) g;
+    INSERT INTO prices SELECT p, 100, 'x' FROM unnest(ARRAY[1.5, 1.500, 0, 'NaN', 'Infinity', 1e30]) WITH ORDINALITY AS u (p, i) WHERE i <> 2;
+    INSERT INTO prices VALUES (1.5000, 101, 'x');
     INSERT INTO codes SELECT c, n, 'x' FROM unnest(ARRAY['A', 'Z', 'a b', '"q"', 'g', 'g\', 'ö', 'z', '']) c, generate_series(1, 5) n;
     INSERT INTO ids SELECT (lpad(to_hex(g), 2, '0') || repeat('0', 30))::uuid, 'x' FROM generate_series(0, 255) g;
     INSERT INTO places SELECT r, date '2024-01-01' + d, 1, 'x' FROM unnest(ARRAY['Berlin', 'Paris', 'Rome']) r, generate_series(0, 29) d;
@@ -96,7 +100,39 @@ async fn partitions_by_range_of_any_key_move_there_and_back() {
         assert_eq!(located(&proxy, table, neighbour).await.1, "a");
         assert_eq!(count(&cluster, 1, table).await, moved, "{table}");
     }
+    numbers_move(&cluster, &proxy).await;
     nothing_left(&cluster).await;
+}
+
+/// Equal numbers are in one partition, with whatever zeros they end.
+async fn numbers_move(cluster: &Cluster, proxy: &Proxy) {
+    let client = proxy.connect().await;
+    client.batch_execute("SELECT shardgate.distribute_table('prices', 'price', partitions => 4)").await.expect("distribute");
+    let (partition, _) = located(proxy, "prices", "'1.50'").await;
+    assert_eq!(located(proxy, "prices", "'1.5'").await.0, partition);
+    let mut moved = 0;
+    for row in client.query("SELECT price::text, count(*) FROM prices GROUP BY price", &[]).await.expect("prices") {
+        let (price, rows): (String, i64) = (row.get(0), row.get(1));
+        if located(proxy, "prices", &format!("'{price}'")).await.0 == partition {
+            moved += rows;
+        }
+    }
+    let switched = done(cluster, &["move", "--partition", &partition.to_string(), "--to", "b"]).await;
+    assert_eq!(count(cluster, 1, "prices").await, moved);
+    assert_eq!(client.execute("UPDATE prices SET v = v || 'y'", &[]).await.expect("update"), 66);
+    client.batch_execute("INSERT INTO prices VALUES (1.50000, 102, 'xy')").await.expect("insert");
+    for price in ["1.5", "1.50", "'1.500'", "15e-1"] {
+        let found: i64 = client
+            .query_one(&format!("SELECT count(*) FROM prices WHERE price = {price} AND v = 'xy'"), &[])
+            .await
+            .expect("count")
+            .get(0);
+        assert_eq!(found, 4, "{price}");
+    }
+    let id = switched["move_id"].to_string();
+    done(cluster, &["verify", "--move", &id]).await;
+    done(cluster, &["finish", &id]).await;
+    assert_eq!((count(cluster, 0, "prices").await, count(cluster, 1, "prices").await), (66 - moved, moved + 1));
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ impl Stage {
     async fn start_on(machines: Arc<[Machine]>, cluster: Cluster) -> Self {
         let proxy = match machines.last() {
             Some(machine) => proxy_on(machine, &cluster),
-            None => Proxy::start(&cluster, ProxyOptions::default()),
+            None => Proxy::start(&cluster, options()),
         };
         let admin = proxy.connect().await;
         admin.batch_execute(&format!("SELECT shardgate.add_shard('a', '{}')", cluster.shard_url(0))).await.expect("add_shard");
@@ -73,7 +73,7 @@ impl Stage {
     pub(super) fn start_proxy(&self) -> Proxy {
         match self.machine(Part::Proxy) {
             Some(machine) => proxy_on(machine, &self.cluster),
-            None => Proxy::start(&self.cluster, ProxyOptions::default()),
+            None => Proxy::start(&self.cluster, options()),
         }
     }
 
@@ -249,8 +249,13 @@ impl Part {
 
 pub(super) const MACHINES: u8 = 6;
 
+/// Drivers that are gone are replaced soon.
+fn options() -> ProxyOptions {
+    ProxyOptions { settings: vec![("moves.driver_lease_ms", "2000".to_owned())], ..ProxyOptions::default() }
+}
+
 fn proxy_on(machine: &Machine, cluster: &Cluster) -> Proxy {
-    let options = ProxyOptions { address: Some(machine.address()), ..ProxyOptions::default() };
+    let options = ProxyOptions { address: Some(machine.address()), ..options() };
     machine.run(|| Proxy::start(cluster, options))
 }
 
@@ -280,6 +285,42 @@ async fn a_target_that_is_lost_in_the_pause_keeps_nobody_waiting() {
     assert_eq!(stage.ended().await, "done");
     drop(driver);
     stage.is_whole(&stage.proxy.connect().await, "target lost", 500).await;
+    the_source_is_lost_when_the_target_owns(&mut stage).await;
+}
+
+/// Until it is back, or another server in its place, statements for the partitions wait. Whoever looks is told why, and what to do.
+async fn the_source_is_lost_when_the_target_owns(stage: &mut Stage) {
+    let partition = partitions_on(&stage.proxy, "t", "a").await[0].to_string();
+    stage.arm("switched", "hold");
+    let driver = stage.drive(&partition, &[]);
+    stage.until_reached("switched").await;
+    stage.cluster.shard_server_mut(0).kill().expect("killed");
+    stage.disarm("switched");
+    let map = stage.cluster.connect_map().await;
+    // Long ago.
+    let held = "UPDATE shardgate_map.history SET changed_at = changed_at - interval '1 minute' WHERE change = 'hold_move'";
+    map.batch_execute(held).await.expect("a hold");
+    let last = "SELECT move_id::text, coalesce(error, '') FROM shardgate_map.move ORDER BY move_id DESC LIMIT 1";
+    let deadline = Instant::now() + ENDED_WITHIN;
+    let id = loop {
+        let row = map.query_one(last, &[]).await.expect("the move");
+        let error: String = row.get(1);
+        if error.starts_with("shard \"a\": ") && error.contains("Statements for the partitions wait: bring the shard back") {
+            break row.get::<_, String>(0);
+        }
+        assert!(Instant::now() < deadline, "it says: {error}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    let doctor = rebalance(&stage.cluster, &["doctor"]).await;
+    let told = text(&doctor.stdout);
+    assert_eq!(doctor.status.code(), Some(1), "{told}");
+    assert!(told.contains(&format!("statements for partitions {partition} have waited for move {id} for ")), "{told}");
+    assert!(told.contains("bring the shard back, or let shardgate.alter_shard() name the server"), "{told}");
+    assert!(told.contains(&format!("move {id} cannot end without it: where it does not come back")), "{told}");
+    stage.cluster.shard_server_mut(0).start_again().expect("started again");
+    assert_eq!(stage.ended().await, "done");
+    drop(driver);
+    stage.is_whole(&stage.proxy.connect().await, "source lost", 500).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,7 @@
 //! What reads for long, or holds what it has read, outlives any number of moves and delays none of them.
 
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
 use tokio::task::JoinHandle;
@@ -10,9 +10,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::kills::Stage;
 use super::{leftovers, move_partitions, partitions_on, rebalance, text};
-use crate::support::{Cluster, client_program};
+use crate::support::{Cluster, client_program, volume};
 
-const SWITCHES: i64 = 20;
+const SWITCHES: usize = 20;
+/// So long do they read, at least.
+const LASTS_IN_SOAK: Duration = Duration::from_secs(600);
 /// They are no load.
 const BETWEEN_REPORTS: Duration = Duration::from_millis(50);
 /// When the readers have ended.
@@ -43,12 +45,12 @@ fn reports(client: Client, begin: &'static str, end: &CancellationToken) -> Join
     })
 }
 
-/// The middle one of the pauses of the first moves, in ms, and of those without readers.
-async fn usual_pauses(stage: &Stage) -> (f64, f64) {
+/// The middle one of the pauses of the moves beside readers, in ms, and of those after them.
+async fn usual_pauses(stage: &Stage, beside: usize) -> (f64, f64) {
     let map = stage.cluster.connect_map().await;
     let pauses = format!(
-        "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY pause_ms) FILTER (WHERE move_id <= {SWITCHES}),
-                percentile_cont(0.5) WITHIN GROUP (ORDER BY pause_ms) FILTER (WHERE move_id > {SWITCHES}) FROM shardgate_map.move"
+        "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY pause_ms) FILTER (WHERE move_id <= {beside}),
+                percentile_cont(0.5) WITHIN GROUP (ORDER BY pause_ms) FILTER (WHERE move_id > {beside}) FROM shardgate_map.move"
     );
     let row = map.query_one(&pauses, &[]).await.expect("pauses");
     (row.get(0), row.get(1))
@@ -76,16 +78,23 @@ async fn readers_of_every_kind_outlive_moves_and_delay_none() {
     let first = copied.try_next().await.expect("a row").expect("a row");
     assert!(first.len() > 20_000);
 
+    let began = Instant::now();
     let mut shown = Vec::new();
-    for _ in 0..SWITCHES {
-        let partition = partitions_on(&stage.proxy, "t", "a").await[0];
-        let moved = tokio::time::timeout(Duration::from_secs(60), move_partitions(&stage.cluster, &[partition], "b")).await;
+    while shown.len() < SWITCHES || began.elapsed() < volume(Duration::ZERO, LASTS_IN_SOAK) {
+        let (source, target) = if (shown.len() / SWITCHES).is_multiple_of(2) { ("a", "b") } else { ("b", "a") };
+        let partition = partitions_on(&stage.proxy, "t", source).await[0];
+        let moved = tokio::time::timeout(Duration::from_secs(60), move_partitions(&stage.cluster, &[partition], target)).await;
         shown.push(moved.expect("a move is delayed"));
     }
+    let lasted = began.elapsed();
     let map = stage.cluster.connect_map().await;
     let attempts = map.query_one("SELECT max(attempts), count(*) FILTER (WHERE state = 'done') FROM shardgate_map.move", &[]).await;
     let attempts = attempts.expect("moves");
-    assert_eq!((attempts.get::<_, i32>(0), attempts.get::<_, i64>(1)), (1, SWITCHES), "a cut-over was delayed: {shown:?}");
+    assert_eq!(
+        (attempts.get::<_, i32>(0), attempts.get::<_, i64>(1)),
+        (1, shown.len() as i64),
+        "a cut-over was delayed: {shown:?}"
+    );
     end.cancel();
     for reports in reporting {
         assert!(reports.await.expect("a report goes on") > 1);
@@ -108,7 +117,9 @@ async fn readers_of_every_kind_outlive_moves_and_delay_none() {
         let partition = partitions_on(&stage.proxy, "t", "a").await[0];
         move_partitions(&stage.cluster, &[partition], "b").await;
     }
-    let (beside, alone) = usual_pauses(&stage).await;
+    let (beside, alone) = usual_pauses(&stage, shown.len()).await;
+    println!("{} switches in {lasted:.0?}: held for {beside:.0} ms beside readers, for {alone:.0} ms without them", shown.len());
+    // What a pause costs on a machine that does nothing else is measured by the benchmark of moves.
     assert!(beside < alone * 10.0 + 100.0, "held for {beside} ms beside readers, for {alone} ms without them");
     // Triggers that could not be dropped beside the readers are disabled, and found.
     let doctor = rebalance(&stage.cluster, &["doctor", "--fix"]).await;

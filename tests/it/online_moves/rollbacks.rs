@@ -114,6 +114,11 @@ async fn what_stands_against_a_move_in_its_grace_period_is_told_with_the_way_out
     let next: i64 = map.query_one(take, &[]).await.expect("taken again").get(0);
     assert!(next > term, "{next} after {term}");
     map.execute("SELECT shardgate_map.leave_move(1, $1)", &[&next]).await.expect("left");
+    // Nor does one wait until its clock has come to what the shards know.
+    for shard in 0..2 {
+        let ahead = "UPDATE shardgate.term SET term = term + 86400000 WHERE move_id = 1";
+        assert_eq!(cluster.connect_shard(shard).await.execute(ahead, &[]).await.expect("a day ahead"), 1);
+    }
     ends(&cluster, &["move", "--partition", &one, "--to", "a"], 3, finish).await;
     ends(&cluster, &["split", "--partition", &one, "--into", "2"], 3, finish).await;
     let client = proxy.connect().await;

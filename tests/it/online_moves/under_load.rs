@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Instant;
 
 use tokio::task::JoinSet;
 use tokio_postgres::Client;
 
 use super::{leftovers, move_partitions, partitions_on, rebalance, text};
-use crate::support::{Cluster, Proxy, ProxyOptions};
+use crate::support::{Cluster, Proxy, ProxyOptions, volume};
 
 /// Two shards, the first with 2,000 rows of two tables that are sharded together.
 async fn started() -> (Cluster, Proxy) {
@@ -44,20 +45,23 @@ async fn started() -> (Cluster, Proxy) {
 #[derive(Default)]
 struct Load {
     is_over: AtomicBool,
-    /// Entries that were acknowledged, per account at this place.
     next_number: AtomicI64,
+    /// Entries that were sent, and those that were acknowledged.
+    sent: AtomicI64,
     acknowledged: AtomicI64,
     reads: AtomicI64,
 }
 
-/// Books a transfer into two tables of one account, in autocommit statements and in transactions.
+/// Books into two tables of one account, in autocommit statements and in transactions, and for two accounts at once.
 async fn write(client: Client, load: Arc<Load>, seed: i64) {
     let book = client.prepare("INSERT INTO entries VALUES ($1, $2, $3)").await.expect("prepare");
     let mut state = seed;
     while !load.is_over.load(Ordering::Relaxed) {
         state = (state * 1_103_515_245 + 12_345) % 2_147_483_648;
         let (id, number) = (state % 2000 + 1, load.next_number.fetch_add(1, Ordering::Relaxed) + 1);
-        match number % 4 {
+        let entries = if number % 5 == 4 { 2 } else { 1 };
+        load.sent.fetch_add(entries, Ordering::Relaxed);
+        match number % 5 {
             0 => {
                 client.batch_execute("BEGIN").await.expect("begin");
                 client.execute(&book, &[&id, &number, &0_i64]).await.expect("insert in a transaction");
@@ -76,9 +80,25 @@ async fn write(client: Client, load: Arc<Load>, seed: i64) {
                 assert_eq!(client.execute(&delete, &[]).await.expect("delete"), 1);
                 client.execute(&book, &[&id, &number, &0_i64]).await.expect("insert again");
             }
-            _ => drop(client.execute(&book, &[&id, &number, &0_i64]).await.expect("insert")),
+            3 => drop(client.execute(&book, &[&id, &number, &0_i64]).await.expect("insert")),
+            _ => book_twice(&client, [id, id % 2000 + 1], number).await,
         }
-        load.acknowledged.fetch_add(1, Ordering::Relaxed);
+        load.acknowledged.fetch_add(entries, Ordering::Relaxed);
+    }
+}
+
+/// Accounts that may lie on two shards, in one transaction: what comes while one of them is held may have to be repeated, as a whole.
+async fn book_twice(client: &Client, ids: [i64; 2], number: i64) {
+    let [one, other] = ids.map(|id| format!("INSERT INTO entries VALUES ({id}, {number}, 0)"));
+    let note = format!("UPDATE accounts SET note = 'n{number}' WHERE id = {}", ids[0]);
+    loop {
+        match client.batch_execute(&format!("BEGIN; {one}; {note}; {other}; COMMIT")).await {
+            Ok(()) => return,
+            Err(error) => {
+                assert_eq!(error.code().map(|code| code.code()), Some("40001"), "in a transaction over two accounts: {error:?}");
+                client.batch_execute("ROLLBACK").await.expect("rolled back");
+            }
+        }
     }
 }
 
@@ -100,6 +120,11 @@ async fn read(client: Client, load: Arc<Load>, writes: bool) {
             let update = "UPDATE first_entries SET amount = 100 WHERE id % 500 = 7";
             assert_eq!(client.execute(update, &[]).await.expect("write of a view"), 4);
         }
+        // The running total: what was acknowledged before is there, and nothing that was not sent yet.
+        let acknowledged = load.acknowledged.load(Ordering::Relaxed);
+        let booked = client.query_one("SELECT count(*) FROM entries WHERE number > 0", &[]).await.expect("total").get::<_, i64>(0);
+        let sent = load.sent.load(Ordering::Relaxed);
+        assert!((acknowledged..=sent).contains(&booked), "{booked} entries, of {acknowledged} acknowledged and {sent} sent");
         let row = client.query_one(&by_key, &[&id]).await.expect("by key");
         assert_eq!(row.get::<_, i64>(0), 100);
         id = id % 2000 + 1;
@@ -111,7 +136,7 @@ async fn read(client: Client, load: Arc<Load>, writes: bool) {
 async fn nothing_is_lost_while_partitions_move_under_load() {
     let (cluster, proxy) = started().await;
     let other = Proxy::start(&cluster, ProxyOptions::default());
-    let load = Arc::new(Load::default());
+    let (load, began) = (Arc::new(Load::default()), Instant::now());
     let mut clients = JoinSet::new();
     for seed in 0..4 {
         let client = if seed % 2 == 0 { proxy.connect().await } else { other.connect().await };
@@ -129,8 +154,13 @@ async fn nothing_is_lost_while_partitions_move_under_load() {
     }
     // There and back again, and there for good; another one moves meanwhile.
     there_and_back(&cluster, &all[10..14], &all[14..15]).await;
-    assert!(clients.try_join_next().is_none(), "a client has ended early");
     assert_eq!(partitions_on(&proxy, "accounts", "c").await.len(), 10);
+    cut_and_join(&cluster, &proxy, "a").await;
+    for turn in 0..volume(0, MORE_TURNS_IN_SOAK) {
+        more_moves(&cluster, &proxy, turn).await;
+        assert!(clients.try_join_next().is_none(), "a client has ended early");
+    }
+    let took = began.elapsed().as_secs_f64();
     load.is_over.store(true, Ordering::Relaxed);
     while let Some(ended) = clients.join_next().await {
         ended.expect("no client saw an error or a wrong answer");
@@ -140,27 +170,69 @@ async fn nothing_is_lost_while_partitions_move_under_load() {
     let client = proxy.connect().await;
     let booked: i64 = client.query_one("SELECT count(*) FROM entries WHERE number > 0", &[]).await.expect("count").get(0);
     assert_eq!(booked, written);
+    println!("{:.0} entries acknowledged a second, {reads} rounds of reads, {}", written as f64 / took, pauses(&cluster).await);
     stored_where_owned(&cluster, &proxy, 2000, written + 2000).await;
     assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
 }
 
+/// The command succeeds; what it shows of the move.
+async fn shown(cluster: &Cluster, arguments: &[&str]) -> serde_json::Value {
+    let output = rebalance(cluster, &[arguments, &["--json"]].concat()).await;
+    assert!(output.status.success(), "{arguments:?}: {}\n{}", text(&output.stdout), text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
 async fn there_and_back(cluster: &Cluster, partitions: &[i32], others: &[i32]) {
     let list: Vec<String> = partitions.iter().map(ToString::to_string).collect();
-    let shown = async |arguments: &[&str]| {
-        let output = rebalance(cluster, &[arguments, &["--json"]].concat()).await;
-        assert!(output.status.success(), "{arguments:?}: {}\n{}", text(&output.stdout), text(&output.stderr));
-        serde_json::from_slice::<serde_json::Value>(&output.stdout).expect("JSON")
-    };
     let arguments = ["move", "--partition", &list.join(","), "--to", "c"];
-    let moved = shown(&arguments).await;
+    let moved = shown(cluster, &arguments).await;
     assert_eq!((&moved["state"], &moved["can_roll_back"]), (&"switched".into(), &true.into()), "{moved}");
     let ended = move_partitions(cluster, others, "c").await;
     assert_eq!(ended["state"], "done", "{ended}");
-    let back = shown(&["rollback", &moved["move_id"].to_string()]).await;
+    let back = shown(cluster, &["rollback", &moved["move_id"].to_string()]).await;
     assert_eq!(back["error"], "rolled back", "{back}");
-    let again = shown(&arguments).await;
-    let finished = shown(&["finish", &again["move_id"].to_string()]).await;
+    let again = shown(cluster, &arguments).await;
+    let finished = shown(cluster, &["finish", &again["move_id"].to_string()]).await;
     assert_eq!(finished["state"], "done", "{finished}");
+}
+
+/// A partition of the shard in two pieces, and in one again.
+async fn cut_and_join(cluster: &Cluster, proxy: &Proxy, shard: &str) {
+    let before = partitions_on(proxy, "accounts", shard).await;
+    let first = before[0].to_string();
+    let split = rebalance(cluster, &["split", "--partition", &first, "--into", "2"]).await;
+    assert!(split.status.success(), "{}", text(&split.stderr));
+    let after = partitions_on(proxy, "accounts", shard).await;
+    let new = after.iter().find(|id| !before.contains(id)).expect("a new partition");
+    let merge = rebalance(cluster, &["merge", "--partitions", &format!("{first},{new}")]).await;
+    assert!(merge.status.success(), "{}", text(&merge.stderr));
+}
+
+/// Four, of which one is rolled back, in a circle over the three shards.
+async fn more_moves(cluster: &Cluster, proxy: &Proxy, turn: usize) {
+    const SHARDS: [&str; 3] = ["a", "b", "c"];
+    for step in 0..3 {
+        let (source, target) = (SHARDS[(turn + step) % 3], SHARDS[(turn + step + 1 + turn % 2) % 3]);
+        let there = partitions_on(proxy, "accounts", source).await;
+        let ended = move_partitions(cluster, &there[..there.len().min(1 + step)], target).await;
+        assert_eq!(ended["state"], "done", "{ended}");
+        cut_and_join(cluster, proxy, target).await;
+    }
+    let there = partitions_on(proxy, "accounts", SHARDS[turn % 3]).await;
+    let target = SHARDS[(turn + 1) % 3];
+    let moved = shown(cluster, &["move", "--partition", &there[0].to_string(), "--to", target]).await;
+    let back = shown(cluster, &["rollback", &moved["move_id"].to_string()]).await;
+    assert_eq!(back["error"], "rolled back", "{back}");
+}
+
+/// For how long statements were held, of moves that have switched.
+async fn pauses(cluster: &Cluster) -> String {
+    let sql = "SELECT count(*), sum(attempts), percentile_cont(0.5) WITHIN GROUP (ORDER BY pause_ms), max(pause_ms) FROM shardgate_map.move";
+    let row = cluster.connect_map().await.query_one(sql, &[]).await.expect("pauses");
+    let (moves, attempts, usual, longest): (i64, i64, f64, f64) = (row.get(0), row.get(1), row.get(2), row.get(3));
+    // Beside other tests it may be as long again.
+    assert!(longest <= volume(2.0, 1.0) * BUDGET_MS, "statements were held for {longest} ms");
+    format!("{moves} moves, {attempts} cut-overs, held for {usual:.0} ms, {longest:.0} ms at most")
 }
 
 /// Past any proxy: each row lies once, and on its owner.
@@ -195,3 +267,8 @@ async fn stored_where_owned(cluster: &Cluster, proxy: &Proxy, accounts: i64, ent
     }
     assert_eq!((stored_accounts, stored_entries), (accounts, entries));
 }
+
+/// With those before, more than twenty.
+const MORE_TURNS_IN_SOAK: usize = 4;
+/// For which statements may be held, without an option.
+const BUDGET_MS: f64 = 500.0;

@@ -141,7 +141,8 @@ async fn ask_move(cluster: &Cluster, what: &str) {
 }
 
 async fn covering_views(cluster: &Cluster, shard: usize) -> i64 {
-    let sql = "SELECT count(*) FROM pg_class WHERE relnamespace = 'shardgate'::regnamespace AND relkind = 'v'";
+    let sql =
+        "SELECT count(*) FROM pg_class WHERE relnamespace = 'shardgate'::regnamespace AND relkind = 'v' AND relname LIKE 'view_%'";
     cluster.connect_shard(shard).await.query_one(sql, &[]).await.expect("count").get(0)
 }
 

@@ -312,5 +312,5 @@ fn named(name: &str) -> (String, String) {
 
 fn insert(map: &mut MapSnapshot, name: &str, kind: TableKind) {
     let (schema, name) = named(name);
-    map.tables.insert((schema.clone(), name.clone()), Arc::new(Table { schema, name, kind }));
+    map.tables.insert((schema.clone(), name.clone()), Arc::new(Table { schema, name, kind, renamed: None }));
 }

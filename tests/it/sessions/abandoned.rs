@@ -53,25 +53,33 @@ async fn a_change_whose_proxy_is_lost_is_closed() {
     let mut other = WireClient::connect(second.address()).await;
     let declared = "SELECT count(*) FROM shardgate.tables WHERE table_name = 'accounts' AND kind = 'sharded'";
 
-    for sql in ["DROP TABLE accounts CASCADE", "ALTER TABLE accounts ADD COLUMN n serial"] {
+    for sql in ["DROP TABLE accounts CASCADE", "ALTER TABLE accounts ADD COLUMN n serial", RENAMED] {
         lose_the_proxy(&mut stage, &points, "before_decision", sql).await;
         until_closed(&stage).await;
         assert_eq!(other.value(declared).await, "1", "{sql}");
         assert_eq!(other.value("SELECT count(*) FROM accounts").await, "90", "{sql}");
+        assert_eq!(other.value(&stage.fill_in("SELECT owner FROM accounts WHERE id = {z}")).await, stage.fill_in("o{z}"), "{sql}");
     }
     let map = stage.cluster.connect_map().await;
     let sequences = map.query_one("SELECT count(*) FROM shardgate_map.declared_sequence", &[]).await.expect("a count");
     assert_eq!(sequences.get::<_, i64>(0), 0);
 
-    lose_the_proxy(&mut stage, &points, "after_decision", "DROP TABLE accounts CASCADE").await;
+    lose_the_proxy(&mut stage, &points, "after_decision", RENAMED).await;
     until_closed(&stage).await;
+    assert_eq!(other.value("SELECT key FROM shardgate.tables WHERE table_name = 'folk' AND kind = 'sharded'").await, "number");
+    assert_eq!(other.value(&stage.fill_in("SELECT owner FROM folk WHERE number = {z}")).await, stage.fill_in("o{z}"));
     assert_eq!(other.value(declared).await, "0");
+    lose_the_proxy(&mut stage, &points, "after_decision", "DROP TABLE folk CASCADE").await;
+    until_closed(&stage).await;
+    assert_eq!(other.value("SELECT count(*) FROM shardgate.tables WHERE kind = 'sharded'").await, "0");
     assert!(other.ask("SELECT count(*) FROM accounts").await.starts_with("E(42P01 "));
     // The lost ones are known to have ended: here, their processes can be seen.
     succeed(&mut other, "CREATE TABLE accounts (id int PRIMARY KEY); SELECT shardgate.distribute_table('accounts', 'id')").await;
     succeed(&mut other, "INSERT INTO accounts SELECT generate_series(1, 9)").await;
     assert_eq!(stage.client().await.value("SELECT count(*) FROM accounts").await, "9");
 }
+
+const RENAMED: &str = "BEGIN; ALTER TABLE accounts RENAME TO folk; ALTER TABLE folk RENAME id TO number; COMMIT";
 
 /// It was only frozen, and commits after all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,7 +112,8 @@ async fn a_new_sequence_stays_known_while_its_transaction_is_open() {
         let mut other = WireClient::connect(second.address()).await;
         let mut client = stage.client().await;
         create_things(&mut client).await;
-        succeed(&mut client, "BEGIN; ALTER TABLE things ADD COLUMN n serial").await;
+        succeed(&mut client, "BEGIN; ALTER TABLE things ADD COLUMN n serial; ALTER TABLE currencies RENAME TO coins").await;
+        succeed(&mut client, RENAMED.trim_start_matches("BEGIN; ").trim_end_matches("; COMMIT")).await;
         stage.proxy.signal(Signal::STOP);
         until_left_open(&second).await;
         stage.proxy.signal(Signal::CONT);
@@ -115,11 +124,16 @@ async fn a_new_sequence_stays_known_while_its_transaction_is_open() {
         }
         assert_eq!(other.value("SELECT count(DISTINCT n) FROM things").await, "11");
         until_closed(&stage).await;
+        for client in [&mut client, &mut other] {
+            assert_eq!(client.value("SELECT string_agg(concat_ws(' ', table_name, key), ', ' ORDER BY table_name) FROM shardgate.tables WHERE kind <> 'home'").await, "coins, folk number, things id");
+            assert_eq!(client.value("SELECT count(*) FROM folk, coins WHERE number = 7").await, "2");
+        }
 
         // Who is lost for good leaves nothing.
-        succeed(&mut client, "BEGIN; ALTER TABLE things ADD COLUMN m serial").await;
+        succeed(&mut client, "BEGIN; ALTER TABLE things ADD COLUMN m serial; ALTER TABLE folk RENAME TO gone").await;
         stage.proxy.signal(Signal::KILL);
         until_closed(&stage).await;
+        assert_eq!(other.value("SELECT count(*) FROM folk WHERE number = 7").await, "1");
         let map = stage.cluster.connect_map().await;
         let sequences = map.query_one("SELECT count(*) FROM shardgate_map.declared_sequence", &[]).await.expect("a count");
         assert_eq!(sequences.get::<_, i64>(0), 1);

@@ -27,6 +27,7 @@ async fn bodies_that_change_the_schema_leave_it_alike_on_every_shard() {
     refused(&cluster, &mut client).await;
     made_otherwise(&cluster, &mut client).await;
     mended(&cluster, &mut client).await;
+    beside_what_others_hold(&cluster, &mut client).await;
     beside_distributed_tables(&cluster, &mut client).await;
     let log = proxy.log();
     assert!(!log.contains("panicked"), "{log}");
@@ -152,6 +153,10 @@ async fn mended(cluster: &Cluster, client: &mut WireClient) {
     cluster.connect_shard(2).await.batch_execute("ALTER TABLE account DROP COLUMN kind").await.expect("drift");
     // What differed before is nothing that a body has done.
     succeed(client, "SELECT make('beside')").await;
+    let there = cluster.connect_shard(2).await;
+    there.batch_execute("ALTER TABLE project ALTER COLUMN note TYPE varchar(40)").await.expect("drift");
+    succeed(client, "DO $$BEGIN ALTER TABLE project ALTER COLUMN note SET NOT NULL; END$$").await;
+    there.batch_execute("ALTER TABLE project ALTER COLUMN note TYPE text").await.expect("no drift");
     client.query("ALTER TABLE account ALTER COLUMN kind SET DEFAULT 'ok'");
     let answers = client.answers().await;
     let error = answers.iter().find(|message| message.tag == b'E').expect("an error");
@@ -168,6 +173,22 @@ async fn mended(cluster: &Cluster, client: &mut WireClient) {
     let there = cluster.connect_shard(2).await;
     let columns = "SELECT count(*) FROM pg_attribute WHERE attrelid = 'account'::regclass AND attname = 'kind'";
     assert_eq!(there.query_one(columns, &[]).await.expect("columns").get::<_, i64>(0), 1);
+}
+
+/// Whoever has a table of one shard for himself, for however long, is not waited for.
+async fn beside_what_others_hold(cluster: &Cluster, client: &mut WireClient) {
+    succeed(client, "CREATE TABLE busy (id int CHECK (id > 0))").await;
+    succeed(client, "CREATE VIEW of_busy AS SELECT id FROM busy WHERE id > 1").await;
+    succeed(client, "CREATE FUNCTION in_busy() RETURNS bigint BEGIN ATOMIC SELECT count(*) FROM busy; END").await;
+    let holder = cluster.connect_shard(1).await;
+    holder.batch_execute("BEGIN; LOCK TABLE busy IN ACCESS EXCLUSIVE MODE").await.expect("a lock");
+    succeed(client, "SELECT make('while_held')").await;
+    // Of what is new, every text is compared.
+    let told =
+        client.ask("DO $$BEGIN EXECUTE format('CREATE TABLE timed (a int CHECK (a <> %s))', to_char(now(), 'US')); END$$").await;
+    assert!(told.starts_with("E(0A000 the statement does not change the schema alike"), "{told}");
+    holder.batch_execute("ROLLBACK").await.expect("no lock");
+    succeed(client, "DROP FUNCTION in_busy(); DROP VIEW of_busy; DROP TABLE busy, while_held").await;
 }
 
 /// What the texts say that a body makes is not known beforehand, and it could be about these.

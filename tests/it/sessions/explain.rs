@@ -12,6 +12,7 @@ async fn explain_says_where_a_statement_goes_and_what_each_shard_plans() {
     one_shard(&stage, &mut client).await;
     several_shards(&stage, &mut client).await;
     home_and_reference_tables(&stage, &mut client).await;
+    materialized_views(&stage, &mut client).await;
     documents(&stage, &mut client).await;
     parameters(&stage, &mut client).await;
     executions(&stage, &mut client).await;
@@ -114,6 +115,25 @@ async fn home_and_reference_tables(_: &Stage, client: &mut WireClient) {
     assert_in_order(&lines(client, "EXPLAIN SELECT 1").await, &["Route: single shard", "Plan on shard0:", "Result"]);
     assert_in_order(&lines(client, "EXPLAIN SELECT * FROM shardgate.shards").await, &["Route: ", "Plan on map:"]);
     assert_in_order(&lines(client, "EXPLAIN SELECT shardgate.locate('accounts', '1')").await, &["Route: local"]);
+}
+
+/// What would fill it, or why nothing does.
+async fn materialized_views(_: &Stage, client: &mut WireClient) {
+    for statement in [
+        "CREATE TABLE later (id int PRIMARY KEY)",
+        "CREATE MATERIALIZED VIEW filled AS SELECT id FROM notes UNION ALL SELECT 1",
+        "CREATE MATERIALIZED VIEW unfilled AS SELECT id FROM notes UNION ALL SELECT id FROM later",
+        "CREATE VIEW both_later AS SELECT id FROM accounts UNION ALL SELECT id FROM later",
+        "SELECT shardgate.distribute_table('later', 'id')",
+    ] {
+        succeed(client, statement).await;
+    }
+    let told = lines(client, "EXPLAIN REFRESH MATERIALIZED VIEW filled").await;
+    assert_in_order(&told, &["Route: single shard", "Shards: shard0", "Why: The statement names no sharded table."]);
+    let told = lines(client, "EXPLAIN (SHARDS) REFRESH MATERIALIZED VIEW unfilled").await;
+    assert_in_order(&told, &["Route: refused", "Why: REFRESH of materialized view", "Hint: Make a table of its rows"]);
+    let told = lines(client, "EXPLAIN (SHARDS) SELECT * FROM both_later").await;
+    assert_in_order(&told, &["Route: scatter", "Table \"accounts\" is not restricted", "Table \"later\" is not restricted"]);
 }
 
 /// One valid document, of the type that PostgreSQL gives it.

@@ -71,6 +71,27 @@ const FUNCTIONS: &[&str] = &[
     "CREATE TRIGGER watch BEFORE INSERT ON watched FOR EACH ROW EXECUTE FUNCTION watch()",
     "CREATE PROCEDURE set_and_commit() LANGUAGE plpgsql AS $$ BEGIN PERFORM set_config('app.tenant', '7', false); COMMIT; END $$",
     "CREATE FUNCTION pure(x int) RETURNS int LANGUAGE sql AS $$ SELECT x + 1 $$",
+    "CREATE FUNCTION with_clause() RETURNS int LANGUAGE plpgsql SET app.named = 'x' AS $$ BEGIN RETURN 1; END $$",
+    "CREATE TABLE clausal (id int, n int DEFAULT with_clause())",
+    "CREATE FUNCTION set_locally(k text, v text) RETURNS text LANGUAGE sql AS $$ SELECT set_config(k, v, true) $$",
+    "CREATE FUNCTION do_call(f text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE format('SELECT %I()', f); END $$",
+    "CREATE FUNCTION do_rows() RETURNS void LANGUAGE plpgsql AS $$ DECLARE r record; \
+     BEGIN FOR r IN SELECT q FROM parts WHERE id = 4 LOOP EXECUTE 'SELECT ' || r.q; END LOOP; END $$",
+    "INSERT INTO parts VALUES (4, 'set_config(''app.named'', ''x'', true)')",
+];
+
+/// Each leaves the name of a setting on its connection, which has an empty value from then on, and not NULL.
+const NAMING: &[&str] = &[
+    "SELECT with_clause()",
+    "INSERT INTO clausal VALUES (1)",
+    "DO $$ BEGIN CREATE OR REPLACE FUNCTION made() RETURNS int LANGUAGE sql SET app.named = 'x' AS 'SELECT 1'; END $$",
+    "DO $$ BEGIN EXECUTE 'CREATE OR REPLACE FUNCTION made() RETURNS int LANGUAGE sql SET app.named = ''x'' AS ''SELECT 1'''; END $$",
+    "SELECT set_locally('app.named', 'x')",
+    "SELECT set_locally('app.' || 'left', 'x')",
+    "SELECT do_call('with_clause')",
+    "SELECT do_rows()",
+    "SELECT do_part('set_config(''app.named'', ''x'', true)')",
+    "EXPLAIN ANALYZE SELECT set_locally('app.named', 'x')",
 ];
 
 /// A session that keeps its connection asks about settings on another one.
@@ -88,7 +109,7 @@ const LEAVING: &[&str] = &[
     "SELECT do_text('SET ROLE reader')",
     "SELECT do_text('SET SESSION AUTHORIZATION reader')",
     "SELECT do_text('SET DateStyle = ''German''')",
-    "SELECT do_text('SET statement_timeout = ''1ms''')",
+    "SELECT do_text('SET statement_timeout = ''900ms''')",
     "SELECT do_text('SET standard_conforming_strings = off')",
     "SELECT do_text('SET session_replication_role = replica')",
     "SELECT do_text('LISTEN somewhere')",
@@ -155,6 +176,17 @@ async fn what_a_function_leaves_is_not_met_by_the_next_client() {
                 next.unnamed("SELECT count(*) FROM notes", &[]).sync();
                 let told = next.transcript().await;
                 assert!(told.contains("D(0)"), "{mode}: after {leaving}: {told}");
+            }
+        }
+        for naming in NAMING {
+            for is_block in [false, true] {
+                let mut leaver = plain.client().await;
+                let text = if is_block { format!("BEGIN; {naming}; COMMIT") } else { (*naming).to_owned() };
+                let told = leaver.ask(&text).await;
+                assert!(!told.contains("E("), "{mode}: {text}: {told}");
+                drop(leaver);
+                let left = plain.client().await.value("SELECT coalesce(current_setting('app.named', true), 'null')").await;
+                assert_eq!(left, "null", "{mode}: after {text}");
             }
         }
         until_no_lock_is_held(&plain.cluster).await;
@@ -227,6 +259,10 @@ async fn what_a_function_sets_is_the_sessions_by_postgresqls_rule() {
         let told = client.transcript().await;
         assert!(told.contains("D(other)") && !told.contains("D(public)"), "{mode}: {told}");
         what_a_function_is_given_counts(&mut client, mode).await;
+        succeed(&mut client, "SELECT with_clause()").await;
+        assert_eq!(client.value("SELECT current_setting('app.named', true)").await, "", "{mode}");
+        settings_are_read_back_under_any_limit(&mut client, mode).await;
+        settings_that_cannot_be_read_end_the_session(&plain, mode).await;
         // A prepared statement, and a whole text of several.
         client.unnamed("SELECT set_tenant($1)", &["8"]).sync();
         assert!(!client.transcript().await.contains("E("));
@@ -235,6 +271,37 @@ async fn what_a_function_sets_is_the_sessions_by_postgresqls_rule() {
         assert!(told.contains("D(public)"), "{mode}: {told}");
         assert_eq!(client.value(tenant).await, "9", "{mode}");
     }
+}
+
+/// A limit of a millisecond ends what reads all settings, and a statement of the client's now and then.
+async fn settings_are_read_back_under_any_limit(client: &mut WireClient, mode: &str) {
+    succeed(client, "SELECT do_text('SET statement_timeout = ''1ms''')").await;
+    for (statement, expected) in [("SHOW statement_timeout", "D(1ms)"), ("SET statement_timeout = 0", "C(SET)")] {
+        let mut told = client.ask(statement).await;
+        for _ in 0..100 {
+            if !told.starts_with("E(57014 ") {
+                break;
+            }
+            told = client.ask(statement).await;
+        }
+        assert!(told.contains(expected), "{mode}: {statement}: {told}");
+    }
+}
+
+/// What they are nobody knows then.
+async fn settings_that_cannot_be_read_end_the_session(plain: &Plain, mode: &str) {
+    let shard = plain.cluster.connect_shard(0).await;
+    for statement in [
+        "DO $$ BEGIN CREATE ROLE reader; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
+        "REVOKE SELECT ON pg_catalog.pg_settings FROM PUBLIC",
+    ] {
+        shard.batch_execute(statement).await.expect("done");
+    }
+    let mut client = plain.client().await;
+    let told = client.ask("SELECT do_text('SET ROLE reader')").await;
+    assert!(told.contains("C(SELECT 1)") && told.contains("E(08006 the settings that a function has changed"), "{mode}: {told}");
+    assert_eq!(plain.client().await.value("SELECT current_user").await, "postgres", "{mode}");
+    shard.batch_execute("GRANT SELECT ON pg_catalog.pg_settings TO PUBLIC").await.expect("done");
 }
 
 /// The name of a setting, or a text, that stands in a parameter or a row.
@@ -259,6 +326,10 @@ async fn what_a_function_is_given_counts(client: &mut WireClient, mode: &str) {
         ("SELECT set_of_app('tenant', '22')", "22"),
         ("SELECT set_made('app.tenant', '23')", "23"),
         ("SELECT set_named('app.' || 'tenant', '24')", "24"),
+        ("EXPLAIN ANALYZE SELECT set_named('app.tenant', '25')", "25"),
+        ("EXPLAIN ANALYZE SELECT do_text('SET app.tenant = 26')", "26"),
+        ("COPY (SELECT do_text('SET app.tenant = 27')) TO STDOUT", "27"),
+        ("BEGIN; DECLARE c CURSOR FOR SELECT do_text('SET app.tenant = 28'); FETCH c; COMMIT", "28"),
     ] {
         succeed(client, call).await;
         assert_eq!(client.value(tenant).await, value, "{mode}: {call}");
@@ -321,7 +392,70 @@ async fn what_a_declared_function_sets_follows_to_every_shard() {
         assert_eq!(setter.value(&stage.fill_in("SELECT date '2000-03-06' FROM accounts WHERE id = {z}")).await, "06.03.2000");
         assert_eq!(other.value(&stage.fill_in("SELECT date '2000-03-06' FROM accounts WHERE id = {a}")).await, "2000-03-06");
     }
+    what_portals_are_bound_under(&stage).await;
+    what_a_server_says_of_itself_the_home_shard_says(&stage).await;
     stage.assert_log_is_clean();
+}
+
+/// As in PostgreSQL, a portal has names and values as of its Bind, and shows them as of its Execute.
+async fn what_portals_are_bound_under(stage: &Stage) {
+    let mut client = stage.client().await;
+    for statement in ["CREATE SCHEMA later", "CREATE TABLE later.accounts (id int, owner text)"] {
+        succeed(&mut client, statement).await;
+    }
+    let one = stage.fill_in("SELECT owner || date '2000-03-06' FROM accounts WHERE id = {z}");
+    let owner = stage.fill_in("o{z}");
+    for (set, is_of_session) in [("SET search_path = later, public", true), ("SELECT do_text('SET DateStyle = ''German''')", false)]
+    {
+        for (text, expected) in [
+            (one.as_str(), format!("D({owner}{})", if is_of_session { "2000-03-06" } else { "06.03.2000" })),
+            ("SELECT count(*) FROM accounts", "E(0A000 a portal that was bound before".to_owned()),
+            ("UPDATE accounts SET balance = balance", "E(0A000 a portal that was bound before".to_owned()),
+            ("EXPLAIN SELECT count(*) FROM accounts", "E(0A000 a portal that was bound before".to_owned()),
+        ] {
+            client.parse("set", set).parse("asked", text).bind("p1", "set", &[]).bind("p2", "asked", &[]);
+            client.execute("p1", 0).execute("p2", 0).close(b'S', "set").close(b'S', "asked").sync();
+            let told = client.transcript().await;
+            assert!(told.contains(&expected) && told.ends_with("Z(I)"), "{set}: {text}: {told}");
+            succeed(&mut client, "DISCARD ALL").await;
+        }
+    }
+    // One after the other.
+    client.unnamed("SET search_path = later, public", &[]).unnamed("SELECT count(*) FROM accounts", &[]).sync();
+    let told = client.transcript().await;
+    assert!(told.contains("D(0)"), "{told}");
+}
+
+/// Also where the transaction is on another shard.
+async fn what_a_server_says_of_itself_the_home_shard_says(stage: &Stage) {
+    let mut client = stage.client().await;
+    let oid = client.value("SELECT 'accounts'::regclass::oid").await;
+    let questions = [
+        "SELECT current_database()".to_owned(),
+        "SELECT current_catalog".to_owned(),
+        "SELECT 'accounts'::regclass::oid".to_owned(),
+        format!("SELECT {oid}::regclass"),
+        format!("SELECT '{oid}'::regclass"),
+        format!("SELECT pg_relation_filepath({oid})"),
+        format!("SELECT has_table_privilege({oid}, 'SELECT')"),
+        "SELECT pg_backend_pid()".to_owned(),
+        "SELECT inet_server_port()".to_owned(),
+        "SHOW data_directory".to_owned(),
+    ];
+    for question in questions {
+        let outside = client.value(&question).await;
+        succeed(&mut client, "BEGIN").await;
+        succeed(&mut client, &stage.fill_in("SELECT owner FROM accounts WHERE id = {z}")).await;
+        let inside = client.value(&question).await;
+        succeed(&mut client, "COMMIT").await;
+        assert_eq!(inside, outside, "{question}");
+    }
+    // What is of the transaction is where the transaction is.
+    succeed(&mut client, "BEGIN").await;
+    let row = client.row(&stage.fill_in("UPDATE accounts SET balance = balance WHERE id = {z} RETURNING xmin, xmax")).await;
+    let transaction = client.value("SELECT txid_current() % (2::numeric ^ 32)::bigint").await;
+    assert!(row.contains(&transaction), "{row:?} {transaction}");
+    succeed(&mut client, "ROLLBACK").await;
 }
 
 /// What a superuser has set is taken back by a superuser, whoever the session has been since.

@@ -136,7 +136,80 @@ async fn a_tenant_that_a_function_sets_is_the_sessions_on_every_shard() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    views_read_with_the_rights_that_they_have(&stage).await;
     stage.assert_log_is_clean();
+}
+
+/// Of docs, which has row security: with the rights of who reads them, of a superuser, and of `reader`.
+const VIEWS: &[&str] = &[
+    "CREATE VIEW invoked WITH (security_invoker) AS SELECT id, tenant_id, text FROM docs",
+    "CREATE VIEW invoked_sum WITH (security_invoker = on) AS SELECT count(*) AS n, min(text) AS first FROM docs",
+    "CREATE VIEW invoked_last WITH (security_invoker = true) AS SELECT id, text FROM invoked ORDER BY id DESC LIMIT 3",
+    "CREATE VIEW owned AS SELECT id, tenant_id, text FROM docs",
+    "CREATE VIEW owned_sum AS SELECT count(*) AS n, min(text) AS first FROM docs",
+    "CREATE VIEW invoked_owned WITH (security_invoker) AS SELECT o.n, c.code FROM owned_sum o CROSS JOIN currencies c",
+    "CREATE VIEW kept AS SELECT id, tenant_id, text FROM docs",
+    "CREATE VIEW kept_sum AS SELECT count(*) AS n, min(text) AS first FROM docs",
+    "ALTER VIEW kept OWNER TO reader",
+    "ALTER VIEW kept_sum OWNER TO reader",
+    "CREATE VIEW late AS SELECT id, text FROM docs ORDER BY id LIMIT 2",
+    "ALTER VIEW late SET (security_invoker = yes)",
+    "GRANT SELECT, UPDATE, DELETE ON invoked, invoked_sum, invoked_last, owned, owned_sum, invoked_owned, kept, kept_sum, late TO reader",
+];
+
+/// `!`: it is refused, because PostgreSQL would read the rows of all shards with the rights of the view's owner.
+const OF_VIEWS: &[&str] = &[
+    "SELECT id, text FROM {v} ORDER BY id",
+    "SELECT text FROM {v} WHERE id = 7",
+    "SELECT text FROM {v} WHERE id = 12",
+    "SELECT count(*), max(text) FROM {v} WHERE tenant_id > 3",
+    "SELECT a.id, b.text FROM {v} a JOIN {v} b ON b.id = a.id + 10 ORDER BY 1",
+    "SELECT id FROM {v} WHERE id < 30 UNION SELECT id FROM {v} WHERE id > 20 ORDER BY 1 LIMIT 4",
+    "UPDATE {v} SET text = text || '?' WHERE id < 30",
+    "SELECT id, text FROM {v} WHERE id < 40 ORDER BY text DESC, id LIMIT 5",
+    "DELETE FROM {v} WHERE id = 57 RETURNING text",
+    "SELECT * FROM invoked_sum",
+    "SELECT s.n, s.first, c.code FROM invoked_sum s CROSS JOIN currencies c ORDER BY 3",
+    "SELECT * FROM invoked_last ORDER BY id",
+    "SELECT * FROM late ORDER BY id",
+    "SELECT l.text, c.code FROM invoked_last l JOIN currencies c ON true ORDER BY l.id, 2",
+    "!SELECT s.n, c.code FROM owned_sum s CROSS JOIN currencies c",
+    "!SELECT s.n, c.code FROM kept_sum s CROSS JOIN currencies c",
+    "!SELECT * FROM invoked_owned",
+];
+
+async fn views_read_with_the_rights_that_they_have(stage: &Stage) {
+    let (mut sharded, mut plain) = (stage.client().await, stage.plain_client().await);
+    for statement in VIEWS {
+        succeed(&mut sharded, statement).await;
+        succeed(&mut plain, statement).await;
+    }
+    let mut wrong = Vec::new();
+    for role in ["reader", "postgres"] {
+        let (mut client, mut expected) = (stage.client().await, stage.plain_client().await);
+        for client in [&mut client, &mut expected] {
+            succeed(client, &format!("SET ROLE {role}; SELECT set_tenant(7)")).await;
+        }
+        for view in ["invoked", "owned", "kept"] {
+            for sql in OF_VIEWS {
+                let (told, right) = match sql.strip_prefix('!') {
+                    Some(sql) => (client.ask(sql).await, None),
+                    None => {
+                        let sql = sql.replace("{v}", view);
+                        (client.ask(&sql).await, Some(expected.ask(&sql).await))
+                    }
+                };
+                let is_right = match &right {
+                    Some(right) => told == *right,
+                    None => told.starts_with("E(0A000") && told.contains("_sum\" cannot be combined with rows of several shards"),
+                };
+                if !is_right {
+                    wrong.push(format!("{role}, {view}: {sql}\n    {told}\n    {right:?}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Each shard would set its own.

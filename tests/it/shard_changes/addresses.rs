@@ -35,7 +35,10 @@ async fn a_password_is_changed_under_load_without_an_error() {
     let cluster = Cluster::start(2).await;
     want_password(&cluster).await;
     let environment = vec![("SHARDGATE_PASSWORD_APP", "p6".to_owned())];
-    let (stage, second) = two_proxies(cluster, ProxyOptions { environment, ..ProxyOptions::default() }, "app:p0").await;
+    // For so long the new password is waited for.
+    let settings = vec![("pool.checkout_timeout_ms", "30000".to_owned())];
+    let options = ProxyOptions { environment, settings, ..ProxyOptions::default() };
+    let (stage, second) = two_proxies(cluster, options, "app:p0").await;
     let direct = stage.cluster.connect_shard(0).await;
     let mut admin = stage.client().await;
     let mut listener = WireClient::connect(second.address()).await;
@@ -51,6 +54,7 @@ async fn a_password_is_changed_under_load_without_an_error() {
         all_are_answered(crowd).await;
     }
     by_a_file(&stage, &second, &mut admin).await;
+    after_its_turn(&stage, &mut admin).await;
     load.until_written(50).await;
     // Whoever else connects does so by the new password: declarations, changes of the schema, new sessions, recovery.
     let mut other = WireClient::connect(second.address()).await;
@@ -107,6 +111,31 @@ async fn by_a_file(stage: &Stage, second: &Proxy, admin: &mut WireClient) {
     server_says("p6").await;
     alter_urls(stage, admin, "app", "?password_env=SHARDGATE_PASSWORD_APP").await;
     all_are_answered(crowd(stage, second)).await;
+}
+
+/// The wait for the other password begins when the one before is refused, however long a session has waited for a connection before.
+async fn after_its_turn(stage: &Stage, admin: &mut WireClient) {
+    let patience = Duration::from_secs(2);
+    let settings = vec![("pool.size_per_shard", "2".to_owned()), ("pool.checkout_timeout_ms", patience.as_millis().to_string())];
+    let environment = vec![("SHARDGATE_PASSWORD_APP", "p6".to_owned())];
+    let proxy = Proxy::start(&stage.cluster, ProxyOptions { environment, settings, ..ProxyOptions::default() });
+    let mut waiting = WireClient::connect(proxy.address()).await;
+    let read = format!("SELECT owner FROM accounts WHERE id = {}", stage.key(0, 0));
+    succeed(&mut waiting, &read).await;
+    // Their connections are closed with them.
+    let mut holders = [WireClient::connect(proxy.address()).await, WireClient::connect(proxy.address()).await];
+    for holder in &mut holders {
+        succeed(holder, "CREATE TEMPORARY TABLE held (n int)").await;
+    }
+    let refused = refusals(stage);
+    stage.cluster.connect_shard(0).await.batch_execute("ALTER ROLE app PASSWORD 'p7'").await.expect("altered");
+    let waiting = tokio::spawn(async move { waiting.ask(&read).await });
+    tokio::time::sleep(patience * 8 / 10).await;
+    drop(holders);
+    until_refused(stage, refused + 1).await;
+    tokio::time::sleep(patience * 3 / 10).await;
+    alter_urls(stage, admin, "app:p7", "").await;
+    all_are_answered(vec![waiting]).await;
 }
 
 async fn alter_urls(stage: &Stage, admin: &mut WireClient, login: &str, parameters: &str) {

@@ -86,7 +86,43 @@ async fn a_shard_fails_over_and_its_former_primary_serves_nobody() {
     assert!(written.acknowledged.len() > 500, "{}", written.acknowledged.len());
     assert_errors_are_named(&written);
     assert_errors_are_of_shard(&stage, &written, "shard1").await;
+    two_primaries(&stage, &second).await;
     stage.assert_no_panic();
+}
+
+/// A standby is started as a primary: of two servers with one history none is used, and the one that is left is.
+async fn two_primaries(stage: &Stage, second: &Proxy) {
+    let there = stage.key(1, 0);
+    let primary = stage.cluster.shard_server(1);
+    let mut standby = Standby::start(&stage.cluster, 1).await;
+    let mut admin = stage.client().await;
+    let url = url_of(&[primary, standby.server()], "shard1");
+    succeed(&mut admin, &format!("SELECT shardgate.alter_shard('shard1', url => '{url}')")).await;
+    let_it_commit_alone(primary).await;
+    let mut open = stage.client().await;
+    succeed(&mut open, &format!("BEGIN; UPDATE accounts SET owner = 'never' WHERE id = {there}")).await;
+    standby.start_as_primary().await;
+    let update = format!("UPDATE accounts SET owner = owner WHERE id = {there}");
+    for proxy in [&stage.proxy, second] {
+        let since = Instant::now();
+        while !told(&mut WireClient::connect(proxy.address()).await, &update).await.starts_with(
+            "57P03 | shard \"shard1\" is not available now | Two servers of the shard are primaries of the same timeline at once. | Stop the one",
+        ) {
+            assert!(since.elapsed() < SERVICE_AGAIN, "two primaries are not noticed");
+        }
+        let shown = proxy.admin("/metrics").expect("metrics").1;
+        assert!(shown.contains("shardgate_shard_split{shard=\"shard1\"} 1"), "{shown}");
+    }
+    let said = open.ask("COMMIT").await;
+    assert!(said.contains("E(08006 ") || said.contains("E(57P0") || said.contains("E(40001 "), "{said}");
+    let (is_well, said) = stage.proxy.check(&[]);
+    assert!(
+        !is_well && said.contains("shard \"shard1\": 127.0.0.1:") && said.contains("are primaries of the same timeline at once"),
+        "{said}"
+    );
+    standby.stop_primary();
+    until_served(&[stage.proxy.address(), second.address()], &update, Instant::now()).await;
+    assert!(stage.proxy.admin("/metrics").expect("metrics").1.contains("shardgate_shard_split{shard=\"shard1\"} 0"));
 }
 
 /// Whatever failed has a key of that shard.

@@ -6,7 +6,7 @@ use shardgate::shardmap::{Asked, MoveId, MoveState, StoreError};
 
 use super::{map_cluster, map_with_shards};
 
-const VERBS: [Option<Asked>; 7] = [
+const VERBS: [Option<Asked>; 8] = [
     None,
     Some(Asked::Pause),
     Some(Asked::Cutover),
@@ -14,6 +14,7 @@ const VERBS: [Option<Asked>; 7] = [
     Some(Asked::Finish),
     Some(Asked::FinishUnverified),
     Some(Asked::Rollback),
+    Some(Asked::RollbackUnverified),
 ];
 
 /// The last ones as they are in a rollback: before its switch, and after it.
@@ -22,7 +23,7 @@ fn states() -> Vec<(&'static str, bool, &'static str)> {
     let mut states: Vec<_> = MoveState::ALL.iter().map(|state| (state.name(), false, journal(state))).collect();
     states.push(("switched", false, r#"{"reverse_began": true, "reverse_lost": "it is gone"}"#));
     states.push(("switched", false, r#"{"reverse_began": true, "finishing": true}"#));
-    states.extend([("cutting_over", true, "{}"), ("aborting", true, "{}"), ("aborted", true, "{}")]);
+    states.extend(["cutting_over", "aborting", "aborted", "failed"].map(|state| (state, true, "{}")));
     states
 }
 

@@ -1,8 +1,9 @@
 //! Each change of the map: what it does, what it refuses and with which words.
 
+use shardgate::catalog::{Catalog, Column, Relation, RelationKind};
 use shardgate::shard_key::{Key, KeyDatum, KeyType};
 use shardgate::shardmap::{
-    Bound, DeclaredFunction, MoveOptions, NewPartition, NewShard, PartitionId, Placement, ShardState, Strategy, TableKind,
+    Bound, DeclaredFunction, MoveOptions, NewPartition, NewShard, PartitionId, Placement, ShardMap, ShardState, Strategy, TableKind,
 };
 
 use super::{
@@ -180,8 +181,7 @@ async fn a_group_goes_with_its_last_table_and_renaming_keeps_the_group() {
     distribute(store, "m", Strategy::Lookup, KeyType::Text, Placement::Colocated(lookup.id)).await.expect("colocate");
     assert!(store.drop_table(ACTOR, "public", "l").await.expect("drop l"));
     assert!(!store.drop_table(ACTOR, "public", "l").await.expect("drop l again"));
-    assert!(store.rename_table(ACTOR, ("public", "m"), ("s", "n")).await.expect("rename m"));
-    map.refresh().await.expect("refresh");
+    renamed(&map).await;
     let snapshot = map.snapshot();
     assert!(snapshot.table("public", "l").is_none() && snapshot.table("public", "m").is_none());
     assert_eq!(snapshot.tables_of(lookup.id).map(|table| table.name.as_str()).collect::<Vec<_>>(), ["n"]);
@@ -192,6 +192,70 @@ async fn a_group_goes_with_its_last_table_and_renaming_keeps_the_group() {
     let row = client.query_one("SELECT count(*) FROM shardgate.lookup_keys", &[]).await.expect("lookup_keys");
     assert_eq!(row.get::<_, i64>(0), 0);
     map.close().await;
+}
+
+/// `public.m` becomes `s.n`, and the column of its key `number`; what a savepoint takes back leaves nothing.
+async fn renamed(map: &ShardMap) {
+    let store = map.store();
+    let epoch = store.epoch().await.expect("epoch");
+    let change = store.begin_schema_change(ACTOR, "ALTER TABLE", map.lease().proxy_id(), epoch).await.expect("begin");
+    let name = |schema: &str, name: &str| (schema.to_owned(), name.to_owned());
+    let (old, never, new) = (name("public", "m"), name("public", "never"), name("s", "n"));
+    for to in [&never, &new, &never] {
+        store.begin_rename(ACTOR, change, (&old, to), 4711).await.expect("rename m");
+    }
+    store.begin_key_rename(ACTOR, change, &new, 4711, (0, "number")).await.expect("rename its key");
+    store.begin_key_rename(ACTOR, change, &new, 4711, (0, "number")).await.expect("again");
+    map.refresh().await.expect("refresh");
+    let snapshot = map.snapshot();
+    let tables = [&old, &never, &new].map(|name| snapshot.table(&name.0, &name.1).expect("declared").clone());
+    assert!(tables.iter().all(|table| table.kind == tables[0].kind), "all names are placed alike");
+    assert_eq!(tables[2].renamed.as_ref().expect("renamed").key_names, [["id", "number"]]);
+
+    let second = store.begin_schema_change(ACTOR, "ALTER TABLE", map.lease().proxy_id(), snapshot.epoch).await.expect("begin");
+    assert_eq!(refusal(store.begin_rename(ACTOR, second, (&old, &name("public", "x")), 4711).await).code.as_str(), "55006");
+    assert_eq!(refusal(store.begin_rename(ACTOR, second, (&name("public", "l"), &never), 1).await).code.as_str(), "40001");
+    assert_eq!(refusal(store.begin_rename(ACTOR, change, (&old, &new), 4712).await).code.as_str(), "55006", "another table");
+    store.finish_schema_change(ACTOR, second).await.expect("finish");
+
+    // The home shard's schema afterwards.
+    let mut home = Catalog::default();
+    let mut table = Relation::bare(4711, "s", "n", RelationKind::Table);
+    table.columns = vec![Column { name: "number".to_owned(), ..column() }];
+    home.relation_names.insert(new.clone(), 4711);
+    home.relations.insert(4711, table);
+    let seen = snapshot.as_named_in(&home).expect("renamed");
+    let TableKind::Sharded { key, .. } = &seen.table("s", "n").expect("declared").kind else { panic!("not sharded") };
+    assert_eq!(key[0].column, "number");
+    assert_eq!(snapshot.names_in_doubt(&home, None).into_iter().collect::<Vec<_>>(), ["id", "m", "never"]);
+    assert!(snapshot.names_in_doubt(&home, Some(change)).is_empty());
+    let settled = snapshot.settled(&[change], &home, |_| true);
+    assert!(store.settle_renames(ACTOR, &[change], &settled).await.expect("settle"));
+    assert!(!store.settle_renames(ACTOR, &[change], &settled).await.expect("once"));
+    store.finish_schema_change(ACTOR, change).await.expect("finish");
+    assert_eq!(refusal(store.begin_rename(ACTOR, change, (&new, &old), 4711).await).code.as_str(), "40001", "it is closed");
+    map.refresh().await.expect("refresh");
+    let snapshot = map.snapshot();
+    assert!(snapshot.table("public", "m").is_none() && snapshot.table("public", "never").is_none());
+    let table = snapshot.table("s", "n").expect("declared");
+    assert!(table.renamed.is_none() && table.key_names() == [["number"]]);
+}
+
+fn column() -> Column {
+    Column {
+        name: String::new(),
+        attnum: 1,
+        type_oid: 25,
+        type_name: "text".to_owned(),
+        typmod: -1,
+        is_not_null: true,
+        is_deterministic: true,
+        is_collation_c: true,
+        collation: None,
+        default: None,
+        is_generated: false,
+        identity: None,
+    }
 }
 
 #[tokio::test]
@@ -291,6 +355,14 @@ async fn a_moving_partition_keeps_its_keys_tables_and_bounds() {
     let split = store.split_partition(ACTOR, &group, moving_hash, &Bound::Hash(-7)).await.expect("split");
     let moving_lookup = lookup.partitions[0].id;
     let client = cluster.connect_map().await;
+    let change = store.begin_schema_change(ACTOR, "ALTER TABLE", map.lease().proxy_id(), map.snapshot().epoch).await;
+    let change = change.expect("no move runs");
+    let insert = "WITH made AS (INSERT INTO shardgate_map.move (group_id, source, target, state) VALUES (1, 'a', 'b', 'planned') RETURNING move_id)
+                  INSERT INTO shardgate_map.move_partition SELECT move_id, $1 FROM made";
+    client.execute(insert, &[&moving_hash.0]).await.expect("a move");
+    let name = |name: &str| ("public".to_owned(), name.to_owned());
+    assert_eq!(refusal(store.begin_rename(ACTOR, change, (&name("t"), &name("u")), 1).await).code.as_str(), "55006");
+    store.finish_schema_change(ACTOR, change).await.expect("finish");
     for state in ["planned", "copying", "switched", "cleaning_up", "failed"] {
         client.batch_execute("DELETE FROM shardgate_map.move").await.expect("no moves");
         for partition in [moving_hash, moving_lookup, default] {
@@ -308,7 +380,6 @@ async fn a_moving_partition_keeps_its_keys_tables_and_bounds() {
             refusal(store.merge_partitions(ACTOR, moving_hash, split).await),
             refusal(store.merge_partitions(ACTOR, split, moving_hash).await),
             refusal(store.drop_table(ACTOR, "public", "t").await),
-            refusal(store.rename_table(ACTOR, ("public", "t"), ("public", "u")).await),
             refusal(distribute(store, "u", Strategy::Hash, KeyType::Int8, Placement::Colocated(hash)).await),
         ];
         for error in refused {

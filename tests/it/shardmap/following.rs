@@ -170,7 +170,14 @@ async fn another_map_server_has_a_new_incarnation_and_everything_is_loaded_again
     let mut cluster = map_cluster().await;
     let map = map_with_shards(&cluster).await;
     let before = (map.snapshot().epoch, map.statistics().full_loads);
-    cluster.connect_map().await.batch_execute("ALTER SYSTEM SET restore_command = 'false'").await.expect("restore_command");
+    let client = cluster.connect_map().await;
+    client.batch_execute("ALTER SYSTEM SET restore_command = 'false'").await.expect("restore_command");
+    // By the clock of the server before, which is ahead of the next one's.
+    let driven = "INSERT INTO shardgate_map.move (group_id, source, target, state, driver, driver_seen, finish_at)
+                  SELECT 1, 'a', 'b', 'switched', 77, now() + interval '1 day', now() + interval '1 day 1 minute' RETURNING move_id";
+    let driven: i32 = client.query_one(driven, &[]).await.expect("a move").get(0);
+    let heard = "INSERT INTO shardgate_map.proxy (proxy_id, address, last_seen) VALUES (5, 'gone', now() + interval '1 day')";
+    client.execute(heard, &[]).await.expect("a clock ahead");
     change_timeline(&mut cluster);
     let mut epochs = map.subscribe();
     let is_newer = |now: &Epoch| now.incarnation > before.0.incarnation;
@@ -178,8 +185,15 @@ async fn another_map_server_has_a_new_incarnation_and_everything_is_loaded_again
     assert!(now > before.0);
     assert_eq!(map.statistics().full_loads, before.1 + 1);
     assert_eq!(map.snapshot().shards.len(), 3);
-    let row = cluster.connect_map().await.query_one("SELECT count(*) FROM shardgate.history WHERE change = 'adopt'", &[]).await;
+    let client = cluster.connect_map().await;
+    let row = client.query_one("SELECT count(*) FROM shardgate.history WHERE change = 'adopt'", &[]).await;
     assert_eq!(row.expect("history").get::<_, i64>(0), 1);
+    // Who was heard of there was heard of when this one began, and no later.
+    let left = "SELECT finish_at - now() BETWEEN interval '0' AND interval '5 minutes' FROM shardgate_map.move WHERE move_id = $1";
+    assert!(client.query_one(left, &[&driven]).await.expect("the move").get::<_, bool>(0), "its grace period");
+    let take = "SELECT shardgate_map.take_move($1, 78, interval '0', interval '0')";
+    let term: Option<i64> = client.query_one(take, &[&driven]).await.expect("taken").get(0);
+    assert!(term.is_some(), "a driver that is gone keeps the move for a day");
     map.close().await;
 }
 

@@ -175,7 +175,9 @@ fn variable(key: &str) -> String {
 fn config_text(cluster: &Cluster, options: &ProxyOptions, port: u16, admin_port: u16) -> String {
     let (map, host) = (cluster.map_url(), options.host());
     // Away from the machine nobody is trusted.
-    let (method, password) = if host.is_loopback() { ("trust", None) } else { ("scram-sha-256", Some(PASSWORD.to_owned())) };
+    let is_asked = options.settings.iter().any(|(key, value)| *key == "auth.method" && value == "scram-sha-256");
+    let (method, password) =
+        if host.is_loopback() && !is_asked { ("trust", None) } else { ("scram-sha-256", Some(PASSWORD.to_owned())) };
     let mut text = format!(
         "[listen]\naddress = \"{host}:{port}\"\nthreads = 2\n\n[admin]\naddress = \"127.0.0.1:{admin_port}\"\n\n[map]\nurl = \"{map}\"\n\n\
          [database]\nname = \"app\"\n\n[auth]\nmethod = \"{method}\"\nbackend_user = \"shard\"\n"

@@ -50,6 +50,18 @@ impl Standby {
         &self.server
     }
 
+    /// Follows nobody any more, and begins no timeline: a mistake.
+    pub async fn start_as_primary(&mut self) {
+        self.server.stop(StopMode::Fast).expect("stopped");
+        std::fs::remove_file(self.options.dir.join("data/standby.signal")).expect("it was a standby");
+        self.server.start_again().expect("started again");
+    }
+
+    /// For good.
+    pub fn stop_primary(&mut self) {
+        self.server.stop(StopMode::Fast).expect("stopped");
+    }
+
     /// Becomes a primary itself, where it is, whatever the one before does. It waits for no standby.
     pub async fn promote(self) -> Server {
         let client = connect(&self.server.url("postgres")).await;

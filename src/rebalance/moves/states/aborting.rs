@@ -4,18 +4,19 @@
 
 use super::super::deletion;
 use super::super::direction::Direction;
-use super::super::liveness::bounded_if_held;
 use super::super::moving::Moving;
+use super::super::patience::{Patience, bounded_if_held};
 use super::super::stop::Stop;
-use super::super::{covering_views, gates, objects, replication, servers};
+use super::super::{covering_views, gates, objects, replication, servers, terms};
 use super::cleaning_up::{forget, no_older_statement};
 use super::{cutting_over, switched};
 use crate::shardmap::MoveState;
 
 pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(), Stop> {
     let (id, group) = (moving.the_move.id, moving.group_id());
+    let patience = Patience::if_held(&moving.the_move);
     // It may have come no further than its announcement.
-    bounded_if_held(moving.the_move.holds(), Box::pin(moving.begin_terms())).await?;
+    bounded_if_held(patience, Box::pin(terms::begin(moving))).await?;
     if !moving.the_move.is_rollback && cutting_over::has_switched(moving, Direction::Forward).await? {
         // The map has failed over to a server that has not heard of the cut-over. Nothing was taken away yet.
         return Box::pin(cutting_over::switch_again(moving, Direction::Forward)).await;
@@ -23,7 +24,9 @@ pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(
     if moving.the_move.is_rollback {
         if !moving.the_move.remembers("reopened") {
             let map = moving.cut_over().await?;
-            bounded_if_held(true, Box::pin(switched::take_over(moving, Direction::Back, map, None))).await?;
+            bounded_if_held(patience, Box::pin(switched::take_over(moving, Direction::Back, map, None))).await?;
+        } else if servers::changed(moving).is_some() {
+            switched::put_back(moving, Direction::Back).await?;
         }
         no_older_statement(moving, "reopened").await?;
     }
@@ -36,7 +39,8 @@ pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(
     }
     let has_residue = format!("SELECT EXISTS (SELECT FROM shardgate.residue WHERE group_id = {group} AND move_id = {})", id.0);
     if moving.target.value::<bool>(&has_residue).await? {
-        deletion::delete_rows(&mut moving.target, &moving.sharded).await?;
+        confirm_owner(moving).await?;
+        deletion::delete_rows(&mut moving.target, &mut moving.source, &moving.sharded).await?;
         moving.target.act(&objects::remove_residue(id, group)).await?;
     }
     moving.source.act(&objects::remove_residue(id, group)).await?;
@@ -47,5 +51,17 @@ pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(
     moving.store.end_move(&moving.actor, (id, moving.term), MoveState::Aborted, Some(reason)).await?;
     moving.the_move.state = MoveState::Aborted;
     forget(moving).await;
+    Ok(())
+}
+
+/// After a rollback the target may have rows that its owner lacks.
+async fn confirm_owner(moving: &mut Moving) -> Result<(), Stop> {
+    servers::confirm_primaries(moving).await?;
+    if moving.the_move.is_rollback
+        && !moving.the_move.remembers("rolled_back_unverified")
+        && let Some(reason) = servers::may_lack(moving, Direction::Back).await?
+    {
+        return Err(Stop::Failed(reason));
+    }
     Ok(())
 }

@@ -32,7 +32,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
         return Err(Stop::Again(reason));
     }
     estimate.note(moving).await?;
-    Box::pin(cutting_over::run(moving, Direction::Forward)).await
+    Box::pin(cutting_over::run(moving, Direction::Forward, &estimate)).await
 }
 
 /// Until a marker arrives well within the time for which statements may be held.
@@ -80,7 +80,9 @@ async fn wait_for_leave(moving: &mut Moving) -> Result<(), Stop> {
         let waits = match asked {
             Some(Asked::Pause) => true,
             Some(Asked::Cutover | Asked::Finish | Asked::FinishUnverified) => false,
-            Some(Asked::Abort | Asked::Rollback | Asked::Resume) | None => moving.the_move.options.manual_cutover,
+            Some(Asked::Abort | Asked::Rollback | Asked::RollbackUnverified | Asked::Resume) | None => {
+                moving.the_move.options.manual_cutover
+            }
         };
         if !waits {
             return Ok(());

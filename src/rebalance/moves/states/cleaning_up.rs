@@ -4,6 +4,7 @@
 //! new owner.
 
 use super::super::deletion;
+use super::super::direction::Direction;
 use super::super::moving::Moving;
 use super::super::stop::Stop;
 use super::super::{covering_views, gates, moved_table, objects, replication, servers};
@@ -14,11 +15,13 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     replication::end_all(moving).await?;
     confirm_owner(moving).await?;
     servers::confirm_primaries(moving).await?;
-    if let Some(reason) = servers::target_changed(moving).filter(|_| !moving.the_move.remembers("unverified")) {
+    if !moving.the_move.remembers("unverified")
+        && let Some(reason) = servers::may_lack(moving, Direction::Forward).await?
+    {
         return Err(Stop::Failed(format!("{reason}, after \"shard-rebalance resume {}\"", moving.the_move.id.0)));
     }
     moving.reach("cleaning").await;
-    deletion::delete_rows(&mut moving.source, &moving.sharded).await?;
+    deletion::delete_rows(&mut moving.source, &mut moving.target, &moving.sharded).await?;
     moved_table::analyze(&moving.sharded, &mut moving.source).await?;
     let (id, group) = (moving.the_move.id, moving.group_id());
     moving.source.act(&objects::remove_residue(id, group)).await?;

@@ -5,7 +5,7 @@
 //!                      └──────────────────────── out of time, or refused: gate opened ─► map: release
 //! ```
 //! A rollback is the same with source and target exchanged, from `switched` to `aborting`: the owner publishes, the other subscribes.
-//! Everything up to the switch ends within the budget or is undone. Where it is not known whether the map has switched, the map is
+//! Everything up to the switch ends within the budget, less what the steps behind it are expected to take, or is undone. Where it is not known whether the map has switched, the map is
 //! asked; nothing is undone before it has said no.
 
 use std::time::Duration;
@@ -15,23 +15,24 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::direction::Direction;
 use super::super::drive::Driver;
-use super::super::liveness::bounded_if_held;
-use super::super::moving::Moving;
+use super::super::estimate::Estimate;
+use super::super::moving::{Moving, open};
+use super::super::patience::{Patience, bounded_if_held};
 use super::super::pause::Pause;
-use super::super::site::{INCARNATION, Site};
+use super::super::site::INCARNATION;
 use super::super::stop::Stop;
-use super::super::{marker, objects, reverse};
+use super::super::{marker, objects, reverse, servers, terms};
 use super::preparing::{known_shapes, shapes_sql};
 use super::{copying, switched};
 use crate::catalog::quoted_literal;
 use crate::shardmap::{CutOver, Epoch, Move, MoveState, Term};
 
-pub(in super::super) async fn run(moving: &mut Moving, direction: Direction) -> Result<(), Stop> {
+pub(in super::super) async fn run(moving: &mut Moving, direction: Direction, estimate: &Estimate) -> Result<(), Stop> {
     let budget = Duration::from_millis(moving.the_move.options.max_pause_ms);
     let before = Box::pin(Before::read(moving, direction)).await?;
     let mut map = moving.store.rehearsed_cut_over(&moving.actor, (moving.the_move.id, moving.term), moving.servers()).await?;
     let mut pause = Pause::begin();
-    let deadline = pause.began() + budget;
+    let deadline = pause.began() + estimate.before_switch(budget);
     let held = map.hold().await?;
     held_for(moving, direction);
     pause.passed("hold");
@@ -39,15 +40,18 @@ pub(in super::super) async fn run(moving: &mut Moving, direction: Direction) -> 
     let refused = match outcome {
         Ok(Ok(())) => None,
         Ok(Err(stop @ (Stop::Overtaken | Stop::Failed(_) | Stop::Rest(_)))) => return Err(stop),
-        Ok(Err(Stop::Again(reason) | Stop::Abort(reason) | Stop::Withdraw(reason) | Stop::Differ(reason))) => Some(reason),
+        Ok(Err(Stop::Again(reason) | Stop::Slow(reason) | Stop::Abort(reason) | Stop::Withdraw(reason) | Stop::Differ(reason))) => {
+            Some(reason)
+        }
         Err(_) => Some(format!("could not be cut over within {} ms", budget.as_millis())),
     };
     match refused {
         None => {
             switch(moving, direction, &mut map, held).await?;
             pause.passed("switch");
+            let patience = Patience::if_held(&moving.the_move);
             let opening = Box::pin(switched::take_over(moving, direction, map, Some((pause, held.incarnation))));
-            bounded_if_held(true, opening).await
+            bounded_if_held(patience, opening).await
         }
         Some(reason) => {
             tracing::info!(move_id = moving.the_move.id.0, reason, steps = %pause, "cut-over was given up, and is tried again");
@@ -69,8 +73,8 @@ pub(in super::super) async fn release(driver: &Driver, (the_move, term): (&Move,
     let map = store.load().await?.snapshot;
     let owner = Direction::of(the_move).publisher(the_move);
     let owner = map.shard_by_name(owner).ok_or_else(|| Stop::Again(format!("\"{owner}\" is no shard any more")))?;
-    let mut owner = Box::pin(Site::open(owner, id, term)).await?;
-    owner.take_term().await?;
+    let mut owner = Box::pin(open(owner, (id, term), Patience::of(the_move))).await?;
+    terms::require_newest(store, (id, term), owner.take_term().await?).await?;
     owner.act(&objects::keep_owner(id, the_move.group.0)).await?;
     store.release_move(&driver.actor, id, term, reason).await?;
     Ok(true)
@@ -116,6 +120,7 @@ pub(in super::super) async fn has_switched(moving: &mut Moving, direction: Direc
 /// Of a map that has forgotten that it was held.
 pub(in super::super) async fn switch_again(moving: &mut Moving, direction: Direction) -> Result<(), Stop> {
     moving.remember(DECIDED_ELSEWHERE, json!(true)).await?;
+    servers::forget_receipt(moving, direction).await?;
     let mut map = moving.cut_over().await?;
     let held = map.hold().await?;
     held_for(moving, direction);
@@ -129,6 +134,8 @@ const DECIDED_ELSEWHERE: &str = "decided_elsewhere";
 struct Before {
     publisher: String,
     subscriber: String,
+    /// Written when everything has arrived.
+    receipt: i64,
 }
 
 impl Before {
@@ -137,9 +144,10 @@ impl Before {
         if advances_way_back(moving, direction) {
             reverse::advance_most(moving).await;
         }
+        let receipt = servers::new_receipt(moving, direction).await?;
         let (publisher, subscriber) = moving.sides(direction);
         let (publisher, subscriber) = tokio::try_join!(publisher.incarnation(), subscriber.incarnation())?;
-        Ok(Self { publisher, subscriber })
+        Ok(Self { publisher, subscriber, receipt })
     }
 }
 
@@ -175,7 +183,7 @@ async fn make_durable(moving: &mut Moving, direction: Direction, before: &Before
     let unchanged = |known: &str| objects::require(INCARNATION, &quoted_literal(known), "a server was restarted");
     let is_complete = copying::require_complete(id, direction, moving.tables.len());
     let advance = if advances_way_back(moving, direction) { reverse::advance_to_flushed(id) } else { String::new() };
-    let durable = format!("{advance}{}", unchanged(&before.subscriber));
+    let durable = format!("{advance}{}{}", unchanged(&before.subscriber), objects::marker(id, before.receipt));
     let (publisher, subscriber) = moving.sides(direction);
     // The marker has arrived: all that the publisher has to be is the one that has sent it.
     let publisher_unchanged = unchanged(&before.publisher);

@@ -8,11 +8,12 @@ use super::super::moving::Moving;
 use super::super::objects;
 use super::super::servers;
 use super::super::stop::Stop;
+use super::super::terms;
 use super::cutting_over;
 use crate::shardmap::MoveState;
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
-    moving.begin_terms().await?;
+    terms::begin(moving).await?;
     let map = moving.store.load().await?.snapshot;
     let owns = |shard: &str| {
         let shard = map.shard_by_name(shard).map(|shard| shard.id);
@@ -28,7 +29,8 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
             let decided = objects::decide(moving.the_move.id, incarnation);
             moving.target.act(&decided).await?;
             // What a standby may lack is looked at by a person before it is deleted at the source.
-            let is_certain = servers::target_changed(moving).is_none() || moving.the_move.remembers("unverified");
+            let is_certain =
+                moving.the_move.remembers("unverified") || servers::may_lack(moving, Direction::Forward).await?.is_none();
             let is_cleaning = moving.the_move.remembers("finishing") && moving.the_move.remembers("opened") && is_certain;
             if is_cleaning { MoveState::CleaningUp } else { MoveState::Switched }
         }

@@ -10,12 +10,12 @@ use super::super::direction::Direction;
 use super::super::moved_table::members_sql;
 use super::super::moving::Moving;
 use super::super::stop::Stop;
-use super::super::{covering_views, objects, references, replication};
+use super::super::{covering_views, objects, references, replication, terms};
 use crate::shardmap::MoveState;
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     let (id, group) = (moving.the_move.id, moving.group_id());
-    moving.begin_terms().await?;
+    terms::begin(moving).await?;
     exclude(moving).await?;
     moving.reach("excluding").await;
     let residue = objects::add_residue(id, group, &moving.keys.residue_values(&moving.group.key_types));

@@ -14,9 +14,9 @@ use tokio::time::{sleep, timeout};
 
 use super::super::direction::Direction;
 use super::super::estimate::Estimate;
-use super::super::liveness::bounded_if_held;
 use super::super::moving::Moving;
 use super::super::objects;
+use super::super::patience::{Patience, bounded_if_held};
 use super::super::pause::{Pause, milliseconds};
 use super::super::replication;
 use super::super::reverse;
@@ -27,16 +27,16 @@ use super::{catching_up, cutting_over, preparing};
 use crate::shardmap::{Asked, CutOver, MoveState};
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
-    let is_held = !moving.the_move.remembers("opened");
-    if bounded_if_held(is_held, Box::pin(cutting_over::has_switched(moving, Direction::Back))).await? {
+    let patience = Patience::if_held(&moving.the_move);
+    if bounded_if_held(patience, Box::pin(cutting_over::has_switched(moving, Direction::Back))).await? {
         // The map has failed over to a server that has not heard of the rollback.
         return cutting_over::switch_again(moving, Direction::Back).await;
     }
     if !moving.the_move.remembers("opened") {
         let map = moving.cut_over().await?;
-        bounded_if_held(true, Box::pin(take_over(moving, Direction::Forward, map, None))).await?;
+        bounded_if_held(patience, Box::pin(take_over(moving, Direction::Forward, map, None))).await?;
     } else if !moving.the_move.remembers("finishing") {
-        put_back(moving).await?;
+        put_back(moving, Direction::Forward).await?;
     }
     if !moving.the_move.remembers("replication_ended") {
         replication::end(moving, Direction::Forward).await?;
@@ -73,16 +73,17 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     }
 }
 
-/// What a hold that did not lead back has left, and what a standby that was promoted had not heard of.
-async fn put_back(moving: &mut Moving) -> Result<(), Stop> {
+/// What the last acts of the pause have made, again: what a hold that did not lead back has left, and what a standby that was promoted had not
+/// heard of.
+pub(in super::super) async fn put_back(moving: &mut Moving, direction: Direction) -> Result<(), Stop> {
     let (id, group) = (moving.the_move.id, moving.group_id());
     // As long as it was behind it may not even have the gate.
     let gate = if servers::changed(moving).is_some() { objects::gate(id, false) } else { String::new() };
     let residue = objects::add_residue(id, group, &moving.keys.residue_values(&moving.group.key_types));
-    moving.source.act(&format!("{gate}{residue}{}", objects::close_gate_again(id))).await?;
+    moving.publisher(direction).act(&format!("{gate}{residue}{}", objects::close_gate_again(id))).await?;
     let incarnation = moving.store.epoch().await?.incarnation;
     let owned = format!("{gate}{}{}", objects::decide(id, incarnation), objects::keep_owner(id, group));
-    moving.target.act(&owned).await?;
+    moving.subscriber(direction).act(&owned).await?;
     Ok(())
 }
 
@@ -154,7 +155,7 @@ async fn roll_back(moving: &mut Moving) -> Result<(), Stop> {
     }
     let attempts = moving.the_move.journal.get("rollback_attempts").and_then(serde_json::Value::as_i64).unwrap_or_default();
     catching_up::back_off(i32::try_from(attempts).unwrap_or(i32::MAX)).await;
-    loop {
+    let estimate = loop {
         if !is_still_asked(moving).await? {
             return Ok(());
         }
@@ -165,14 +166,14 @@ async fn roll_back(moving: &mut Moving) -> Result<(), Stop> {
                 let excess = estimate.excess(moving, Direction::Back);
                 if excess.is_none() {
                     estimate.note(moving).await?;
-                    break;
+                    break estimate;
                 }
                 moving.waits_for(excess);
             }
             Err(_) => moving.waits_for(Some("the copies at the source do not follow".to_owned())),
         }
         sleep(POLL_INTERVAL).await;
-    }
+    };
     moving.waits_for(None);
     if preparing::shapes(moving, Direction::Back).await? != preparing::known_shapes(moving, Direction::Back) {
         return reverse::lose(moving, "a table was changed, truncated or rewritten at the target since the move was prepared")
@@ -182,7 +183,7 @@ async fn roll_back(moving: &mut Moving) -> Result<(), Stop> {
     if !is_still_asked(moving).await? {
         return Ok(());
     }
-    Box::pin(cutting_over::run(moving, Direction::Back)).await
+    Box::pin(cutting_over::run(moving, Direction::Back, &estimate)).await
 }
 
 async fn is_still_asked(moving: &Moving) -> Result<bool, Stop> {
@@ -193,7 +194,7 @@ async fn is_still_asked(moving: &Moving) -> Result<bool, Stop> {
 /// Both sides are compared once more while the source follows: what is deleted then is the same as what stays. Where they differ a
 /// person decides.
 async fn finish(moving: &mut Moving, verifies: bool) -> Result<(), Stop> {
-    match servers::target_changed(moving) {
+    match servers::may_lack(moving, Direction::Forward).await? {
         Some(reason) if verifies => {
             moving.remember("differs", json!(reason)).await?;
             return Err(Stop::Rest(Some(reason)));

@@ -64,9 +64,12 @@ pub(super) fn notice_of_skipped(stream: &Stream<'_>) -> Option<Bytes> {
         told.push(code);
         match code {
             b'M' => {
-                let message = String::from_utf8_lossy(value);
-                let message = if sum > 1 { message.replacen("1 row was", "1 rows were", 1) } else { message.into_owned() };
-                told.extend_from_slice(message.replacen(&number.to_string(), &sum.to_string(), 1).as_bytes());
+                // A message about one row is no message about several in any language.
+                let message = match number {
+                    1 if sum > 1 => format!("{sum} rows were skipped due to data type incompatibility"),
+                    _ => String::from_utf8_lossy(value).replacen(&number.to_string(), &sum.to_string(), 1),
+                };
+                told.extend_from_slice(message.as_bytes());
             }
             _ => told.extend_from_slice(value),
         }

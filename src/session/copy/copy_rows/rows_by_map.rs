@@ -9,8 +9,9 @@ use tokio::time::Instant;
 
 use super::Sharding;
 use super::placing::place_of;
+use crate::catalog::quoted_literal;
 use crate::error::PgError;
-use crate::execute::copy_in::AddedCell;
+use crate::execute::copy_in::{AddedCell, Value, values};
 use crate::routing::{
     MapSource, StoredColumn, StoredPlace, has_other_owner, partition_has_moved, place_stored, sharding_has_changed,
 };
@@ -61,6 +62,23 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// With ON_ERROR ignore a row is left out whose key is no value of its type. Where the proxy cannot tell, PostgreSQL does.
+    pub(super) async fn is_left_out(&mut self, copy: &CopyIn, row: &[u8], added: &[AddedCell]) -> Result<bool, Failure> {
+        let mut checks = Vec::new();
+        for (key, value) in copy.key.iter().zip(values(copy, row, added)) {
+            let Value::Bytes(bytes) = value else { continue };
+            let Ok(text) = std::str::from_utf8(&bytes) else { return Ok(false) };
+            let of_type = format!("pg_catalog.format_type({}, {})", key.column_type.oid(), key.typmod);
+            checks.push(format!("pg_catalog.pg_input_is_valid({}, {of_type})", quoted_literal(text)));
+        }
+        if !copy.skips_bad_rows || copy.format == CopyFormat::Binary || checks.is_empty() {
+            return Ok(false);
+        }
+        let home = self.home()?;
+        let are_valid = self.ask_beside(&home, &format!("SELECT {}", checks.join(" AND "))).await?;
+        Ok(are_valid.as_deref() == Some("f"))
     }
 
     /// Rows go by the newest map.

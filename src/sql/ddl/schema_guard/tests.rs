@@ -8,7 +8,7 @@ use crate::sql::testing;
 fn read(text: &str, context: &Context) -> (Option<String>, bool) {
     let read = Analyzer::new().read(text, context).expect(text);
     let analysis = read.analyzed.statements.first().expect("a statement");
-    let renames = matches!(analysis.command, Command::Ddl { renames_distributed: true, .. });
+    let renames = matches!(analysis.command, Command::Ddl { renames: Some(_), .. });
     match &analysis.scope {
         Scope::Refused(refusal) => {
             assert!(refusal.detail.is_some() && refusal.hint.is_some(), "{text}");
@@ -21,15 +21,15 @@ fn read(text: &str, context: &Context) -> (Option<String>, bool) {
 #[test]
 fn changes_that_would_make_the_map_or_a_constraint_wrong_are_refused() {
     let context = testing::library().context(&["public"], &[]);
-    let key = "cannot drop, rename or retype shard key column \"k\"";
+    let key = "cannot drop or retype shard key column \"k\"";
     let unique = |what: &str| format!("a {what} of sharded table \"t\" must contain its shard key");
     let foreign = |table: &str| format!("a foreign key to table \"{table}\" is not supported here");
     for (text, message) in [
         ("ALTER TABLE t DROP COLUMN k", key.to_owned()),
         ("ALTER TABLE t DROP COLUMN IF EXISTS k CASCADE", key.to_owned()),
         ("ALTER TABLE t ADD COLUMN z int, ALTER COLUMN k TYPE numeric", key.to_owned()),
-        ("ALTER TABLE public.t RENAME COLUMN k TO kk", key.to_owned()),
-        ("ALTER TABLE t RENAME k TO kk", key.to_owned()),
+        ("ALTER SCHEMA app RENAME TO z", "schema \"app\" cannot be renamed".to_owned()),
+        ("ALTER TABLE t SET SCHEMA pg_catalog", "table \"t\" cannot be moved to schema \"pg_catalog\"".to_owned()),
         ("CREATE UNIQUE INDEX ON t (x)", unique("unique index")),
         ("CREATE UNIQUE INDEX ON t (lower(name))", unique("unique index")),
         ("CREATE UNIQUE INDEX ON t ((k + 1))", unique("unique index")),
@@ -96,7 +96,9 @@ fn renames_of_distributed_tables_are_reported() {
         ("ALTER TABLE public.ref RENAME TO z", true),
         ("ALTER INDEX t RENAME TO z", true),
         ("ALTER TABLE t SET SCHEMA app", true),
-        ("ALTER SCHEMA app RENAME TO z", true),
+        ("ALTER TABLE public.t RENAME COLUMN k TO kk", true),
+        ("ALTER TABLE t RENAME k TO kk", true),
+        ("ALTER TABLE home SET SCHEMA app", false),
         ("ALTER SCHEMA ops RENAME TO z", false),
         ("ALTER TABLE home RENAME TO z", false),
         ("ALTER TABLE app.t RENAME TO z", false),

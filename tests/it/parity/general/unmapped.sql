@@ -51,6 +51,11 @@ MERGE INTO books b USING (VALUES ('000000000Q', 'Nowhere')) s (isbn, title) ON b
 MERGE INTO books b USING (VALUES ('000000000Q', 1), ('0000079191', 11), (NULL, 3), ('000000000R', 4)) s (isbn, pages) ON b.isbn = s.isbn WHEN MATCHED THEN UPDATE SET pages = s.pages WHEN NOT MATCHED AND s.pages > 4 THEN INSERT VALUES (s.isbn, 'Nowhere', s.pages);
 --! 4
 MERGE INTO books b USING (SELECT '000000000Q' AS isbn, name FROM languages) s ON b.isbn = s.isbn WHEN NOT MATCHED AND $1 < 4 THEN INSERT VALUES (s.isbn, s.name);
+MERGE INTO books b USING languages s ON b.isbn = '000000000Q' WHEN MATCHED THEN UPDATE SET title = s.name;
+MERGE INTO books b USING languages s ON b.isbn = '000000000Q' WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN DO NOTHING;
+MERGE INTO books b USING (SELECT '000000000Q' AS isbn) s ON b.isbn = s.isbn WHEN MATCHED THEN DELETE;
+MERGE INTO books b USING (VALUES ('000000000Q', 'x')) s (isbn, title) ON b.isbn = s.isbn WHEN MATCHED THEN UPDATE SET title = s.title WHEN NOT MATCHED THEN DO NOTHING;
+MERGE INTO books b USING (SELECT title FROM books WHERE isbn = '0000079191') s ON b.isbn = '000000000Q' WHEN MATCHED THEN UPDATE SET title = s.title;
 --! no shard
 MERGE INTO books b USING (VALUES ('000000000Q', 1), ('0000079191', 11)) s (isbn, pages) ON b.isbn = s.isbn WHEN MATCHED THEN UPDATE SET pages = 12 WHEN NOT MATCHED AND s.pages < 4 THEN INSERT VALUES (s.isbn, 'Nowhere', s.pages);
 SELECT pages FROM books WHERE isbn = '0000079191';

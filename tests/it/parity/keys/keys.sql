@@ -1657,3 +1657,85 @@ SELECT * FROM l_pair WHERE a = 'us' AND b = 5;
 SELECT * FROM l_pair p LEFT JOIN l_int4 i ON i.k = p.b ORDER BY p.a, p.b;
 UPDATE l_pair SET v = v || 'x' WHERE b > 3;
 DELETE FROM l_pair WHERE v LIKE 'e%';
+
+-- Numbers are the same however many zeros they end with, and compared with integers as numbers.
+--! 1
+--! 1.000
+--! 0.1
+--! 2.50
+--! 100e-2
+--! NaN
+--! Infinity
+--! 5
+--! NULL
+SELECT * FROM k_numeric WHERE k = $1;
+--! 2.5
+--! 100
+SELECT v FROM k_numeric AS x WHERE $1 = x.k AND v IS NOT NULL;
+SELECT * FROM k_numeric WHERE k = 2.50;
+SELECT * FROM k_numeric WHERE k = 2;
+SELECT * FROM k_numeric WHERE k = '2.0000';
+SELECT * FROM k_numeric WHERE k = -1.5 OR k = 1e2;
+SELECT * FROM k_numeric WHERE k = 9007199254740993;
+SELECT * FROM k_numeric WHERE k = 9007199254740993::float8;
+SELECT * FROM k_numeric WHERE k = 12345678901234567890.1230;
+SELECT * FROM k_numeric WHERE k = 'NaN' OR k = 'inf'::numeric;
+SELECT v FROM k_numeric WHERE k IN (1, 2.5, '100', NULL) ORDER BY v COLLATE "C";
+SELECT v FROM k_numeric WHERE k IN (1::smallint, 2.5::float8) ORDER BY v COLLATE "C";
+--! 2 | 0.10
+--! 5 | NULL
+SELECT * FROM k_numeric WHERE k IN ($1, $2) ORDER BY v COLLATE "C";
+--! {"1","2.50","NaN"}
+--! {"1.0",NULL}
+--! {}
+--! NULL
+SELECT * FROM k_numeric WHERE k = ANY($1);
+SELECT v FROM k_numeric WHERE k = ANY(ARRAY['1', 2.5]::numeric[]);
+SELECT v FROM k_numeric WHERE k = ANY('{"1.00","100"}');
+SELECT v FROM k_numeric WHERE k BETWEEN 0 AND 2.5 ORDER BY k;
+SELECT k, v FROM k_numeric ORDER BY k DESC LIMIT 5;
+SELECT max(k), min(k), count(*) FROM k_numeric WHERE k < 'Infinity';
+SELECT a.v FROM k_numeric a JOIN (VALUES (1.0), (2.50)) b (k) ON a.k = b.k ORDER BY 1;
+SELECT a.v FROM k_numeric a JOIN (VALUES (1), (2)) b (k) ON a.k = b.k ORDER BY 1;
+SELECT a.v, b.v FROM k_numeric a JOIN k_scaled b ON a.k = b.k ORDER BY 1;
+SELECT a.k FROM k_numeric a JOIN k_numeric b USING (k) WHERE b.k = 0.1;
+SELECT k, count(*) FROM l_numeric GROUP BY k ORDER BY k;
+SELECT DISTINCT k FROM l_numeric ORDER BY k DESC;
+SELECT count(*) FROM l_numeric WHERE k = 1.500;
+SELECT v FROM l_numeric WHERE k = 2 ORDER BY n;
+--! NaN | 2
+--! 7.0 | 1
+SELECT v FROM l_numeric WHERE k = $1 AND n = $2;
+--! 1.00 | changed
+UPDATE k_numeric SET v = $2 WHERE k = $1 RETURNING *;
+--! 2.50
+DELETE FROM k_numeric WHERE k = $1;
+--! 77.70 | new
+INSERT INTO k_numeric (k, v) VALUES ($1, $2);
+--! 1.00 | twice
+INSERT INTO k_numeric VALUES ($1, $2);
+--! script
+INSERT INTO k_numeric VALUES (8.80, 'a'), ('8.9', 'b'), (9, 'c') RETURNING k, v;
+SELECT v FROM k_numeric WHERE k = 8.8;
+SELECT v FROM k_numeric WHERE k = 9.0;
+INSERT INTO k_numeric VALUES (1.0, 'd') ON CONFLICT (k) DO UPDATE SET v = excluded.v || k_numeric.k RETURNING k, v;
+INSERT INTO k_numeric VALUES ('abc', 'x');
+UPDATE k_numeric SET k = k + 1000 WHERE k = 100 RETURNING k;
+SELECT v FROM k_numeric WHERE k = 1100.0;
+--! end
+-- A column rounds what it stores, half away from zero.
+--! script
+INSERT INTO k_scaled VALUES (50.005, 'up'), (-50.005, 'down'), (50.0149, 'cut'), ('60.1', 'text'), (61, 'whole') RETURNING k, v;
+SELECT v FROM k_scaled WHERE k = 50.01 ORDER BY v;
+SELECT v FROM k_scaled WHERE k = 50.005;
+SELECT v FROM k_scaled WHERE k IN (-50.01, 60.1, 61);
+INSERT INTO k_scaled VALUES (999999.995, 'too large');
+INSERT INTO k_scaled VALUES ('Infinity', 'too large');
+COPY k_scaled FROM STDIN;
+70.004	copied
+70.015	copied
+-0.0049	zero
+\.
+SELECT k, v FROM k_scaled WHERE v IN ('copied', 'zero') ORDER BY k;
+SELECT v FROM k_scaled WHERE k = 70.02;
+--! end

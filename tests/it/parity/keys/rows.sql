@@ -28,3 +28,6 @@ INSERT INTO f_substr SELECT 'x' || c || i, i FROM unnest(ARRAY['red', 'green', '
 INSERT INTO f_modulo SELECT i, i * i FROM generate_series(-10, 30, 3) i;
 INSERT INTO f_month SELECT timestamp '2024-01-10 10:00' + i * interval '12 days', i FROM generate_series(0, 20) i;
 INSERT INTO l_pair SELECT a, b, a || b FROM unnest(ARRAY['eu', 'us', 'a b', '']) a, generate_series(1, 6) b;
+INSERT INTO k_numeric SELECT k::numeric, 'v' || k FROM unnest(ARRAY['-1.5', '0', '0.10', '1', '2.000', '2.5', '100', '9007199254740993', '12345678901234567890.123', 'NaN', 'Infinity']) k;
+INSERT INTO k_scaled SELECT i / 4.0, 'v' || i FROM generate_series(-10, 30) i;
+INSERT INTO l_numeric SELECT k::numeric, n, k || n FROM unnest(ARRAY['1.5', '2.0', 'NaN', '7']) k, generate_series(1, 3) n;

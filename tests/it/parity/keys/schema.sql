@@ -27,3 +27,6 @@ CREATE TABLE f_substr (code varchar(12) PRIMARY KEY, v int);
 CREATE TABLE f_modulo (id int PRIMARY KEY, v int);
 CREATE TABLE f_month (at timestamp PRIMARY KEY, v int);
 CREATE TABLE l_pair (a varchar(8) NOT NULL, b int NOT NULL, v text, PRIMARY KEY (a, b));
+CREATE TABLE k_numeric (k numeric PRIMARY KEY, v text);
+CREATE TABLE k_scaled (k numeric(8,2) PRIMARY KEY, v text);
+CREATE TABLE l_numeric (k numeric NOT NULL, n int NOT NULL, v text, PRIMARY KEY (k, n));
