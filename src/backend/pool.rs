@@ -327,17 +327,19 @@ impl Pool {
                 state.in_use += 1;
                 return Found::Idle(connection);
             }
-            if state.open < self.limits.size {
-                if !state.health.may_connect(Instant::now()) {
-                    return Found::Down(state.misdirected.clone());
-                }
+            let has_room = state.open < self.limits.size;
+            if has_room && state.health.may_connect(Instant::now()) {
                 state.open += 1;
                 state.in_use += 1;
                 return Found::Slot;
             }
+            // A shard that lets nobody in just now may serve on those that it has.
             if let Some(connection) = state.take_idle_elsewhere() {
                 state.in_use += 1;
                 return Found::Idle(connection);
+            }
+            if has_room {
+                return Found::Down(state.misdirected.clone());
             }
         }
         let (sender, receiver) = oneshot::channel();
@@ -689,12 +691,15 @@ impl Pools {
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
+    use tokio::net::{TcpListener, TcpStream};
+
     use super::*;
-    use crate::auth::BackendSecret;
+    use crate::auth::{BackendSecret, Greeting};
     use crate::backend::identity::Expected;
     use crate::config::Secret;
     use crate::config::ShardUrl;
-    use crate::net::ShardEndpoint;
+    use crate::net::{ShardEndpoint, ShardStream};
     use crate::shardmap::{ProxyId, ShardState};
 
     pub(super) fn pools() -> Pools {
@@ -709,7 +714,7 @@ mod tests {
             backoff: Backoff { base: second, factor: 1.0, jitter: 0.0, max: second },
             connection: ConnectionLimits { message_bytes_max: 1 << 20, unasked_bytes_max: 1 << 20 },
         };
-        Pools::new(limits, 1, Metrics::new().expect("built"), Membership::new(ProxyId(1)))
+        Pools::new(limits, 2, Metrics::new().expect("built"), Membership::new(ProxyId(1)))
     }
 
     pub(super) fn address(url: &str, state: ShardState) -> ShardAddress {
@@ -724,6 +729,25 @@ mod tests {
         let address = address(url, ShardState::Online);
         let credentials = BackendCredentials { user: "ada".into(), secret: BackendSecret::Password(Secret::new(password)) };
         pools.pool(ShardId(1), address, credentials, login)
+    }
+
+    #[tokio::test]
+    async fn a_shard_that_lets_nobody_in_serves_on_by_the_connections_of_other_runtimes() {
+        let pool = ask(&pools(), "any", 1);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let stream = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connected");
+        let url = ShardUrl::parse("postgres://postgres@127.0.0.1:1/app").expect("valid");
+        let endpoint = ShardEndpoint::of(url).expect("usable").remove(0);
+        let greeting = Greeting { parameter_status: Vec::new(), backend_key: None, leftover: BytesMut::new() };
+        let connection = Box::new(Connection::new(ShardStream::Plain(stream), &endpoint, greeting, 1));
+        {
+            let mut state = pool.state.lock();
+            state.open = 1;
+            state.idle[1].push(connection);
+            state.health.failed(Instant::now());
+        }
+        assert!(matches!(pool.find(Checkout::LateJoiner, 0, |_| true), Found::Idle(_)));
+        assert!(matches!(pool.find(Checkout::LateJoiner, 0, |_| true), Found::Down(None)), "there is no other");
     }
 
     #[test]

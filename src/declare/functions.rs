@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::arguments::Arguments;
 use super::shards::read_catalog;
@@ -76,21 +77,72 @@ pub(super) fn no_shard() -> PgError {
 
 /// Ids of which a block is drawn from the map at a time.
 #[derive(Default)]
-pub(super) struct UniqueIds {
-    block: Mutex<Range<i64>>,
+pub(super) struct UniqueIds(Mutex<Block>);
+
+#[derive(Default)]
+struct Block {
+    left: Range<i64>,
+    /// When the map could not be asked last, and what was said of it.
+    failed: Option<(Instant, PgError)>,
 }
 
 /// Few, since an id shows when its block was drawn: time-ordered to within what one block lasts.
 const BLOCK: i32 = 32;
 
 impl UniqueIds {
-    /// Cancel safe: at worst a block is lost.
+    /// Those who waited while the map could not be asked share that failure. Cancel safe: at worst a block is lost.
     pub(super) async fn next(&self, map: &ShardMap) -> Result<i64, PgError> {
-        let mut block = self.block.lock().await;
-        if let Some(id) = block.next() {
+        self.next_of(|| map.store().reserve_unique_ids(BLOCK)).await
+    }
+
+    async fn next_of<E, R>(&self, reserve: impl FnOnce() -> R) -> Result<i64, PgError>
+    where
+        PgError: From<E>,
+        R: Future<Output = Result<Range<i64>, E>>,
+    {
+        let began_at = Instant::now();
+        let mut block = self.0.lock().await;
+        if let Some(id) = block.left.next() {
             return Ok(id);
         }
-        *block = map.store().reserve_unique_ids(BLOCK).await?;
-        block.next().ok_or_else(|| PgError::internal("the map gave an empty block of ids"))
+        if let Some((failed_at, error)) = &block.failed
+            && *failed_at >= began_at
+        {
+            return Err(error.clone());
+        }
+        match reserve().await.map_err(PgError::from) {
+            Ok(left) => *block = Block { left, failed: None },
+            Err(error) => {
+                block.failed = Some((Instant::now(), error.clone()));
+                return Err(error);
+            }
+        }
+        block.left.next().ok_or_else(|| PgError::internal("the map gave an empty block of ids"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use futures::future::join_all;
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn those_who_wait_for_a_map_that_is_away_share_its_failure() {
+        let (ids, attempts) = (UniqueIds::default(), Cell::new(0));
+        let away = || async {
+            attempts.set(attempts.get() + 1);
+            yield_now().await;
+            Err::<Range<i64>, _>(PgError::new(SqlState::CANNOT_CONNECT_NOW, "away"))
+        };
+        let told = join_all((0..50).map(|_| ids.next_of(away))).await;
+        assert!(told.iter().all(|told| told.as_ref().is_err_and(|error| error.message == "away")), "{told:?}");
+        assert_eq!(attempts.get(), 1);
+        let back = || async { Ok::<_, PgError>(5..7) };
+        assert_eq!(ids.next_of(back).await.ok(), Some(5));
+        assert_eq!(ids.next_of(away).await.ok(), Some(6), "of the block that is there");
     }
 }

@@ -14,8 +14,9 @@ use futures::future::BoxFuture;
 use moka::Expiry;
 use moka::future::Cache;
 use tokio::runtime::Handle;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::auth::VerifierSource;
 use crate::backend::{Connection, ConnectionError, Own, ShardAddress};
@@ -35,6 +36,8 @@ pub(super) struct AuthQuery {
 struct Asked {
     gateway: Arc<Gateway>,
     query: String,
+    /// Places in the queue for the connection: a crowd of strangers keeps the others waiting for no longer than this many questions.
+    places: Semaphore,
     connection: Mutex<Option<Open>>,
 }
 
@@ -57,7 +60,8 @@ enum AskError {
 impl AuthQuery {
     pub(super) fn new(gateway: Arc<Gateway>, query: String, runtime: Handle) -> Self {
         let known = Cache::builder().max_capacity(KNOWN_MAX).expire_after(Kept).build();
-        Self { asked: Arc::new(Asked { gateway, query, connection: Mutex::new(None) }), known, runtime }
+        let asked = Asked { gateway, query, places: Semaphore::new(WAITING_MAX), connection: Mutex::new(None) };
+        Self { asked: Arc::new(asked), known, runtime }
     }
 }
 
@@ -65,7 +69,8 @@ impl VerifierSource for AuthQuery {
     fn verifier<'a>(&'a self, user: &'a str) -> BoxFuture<'a, Result<Option<ScramVerifier>, PgError>> {
         let ask = async move {
             let (asked, name) = (Arc::clone(&self.asked), user.to_owned());
-            let asking = self.runtime.spawn(async move { Box::pin(asked.verifier(&name)).await });
+            // Nobody is asked for who has gone meanwhile.
+            let asking = AbortOnDropHandle::new(self.runtime.spawn(async move { Box::pin(asked.verifier(&name)).await }));
             asking.await.unwrap_or_else(|error| Err(AskError::Failed(error.to_string())))
         };
         async move {
@@ -92,6 +97,7 @@ impl Asked {
         let snapshot = self.gateway.map.snapshot();
         let Some(home) = snapshot.home() else { return Ok(None) };
         let busy = || AskError::Unreachable("others wait for it".to_owned());
+        let _place = self.places.try_acquire().map_err(|_| busy())?;
         let mut kept = timeout(PATIENCE, self.connection.lock()).await.map_err(|_| busy())?;
         // One that was kept may have ended meanwhile: then once more, on a new one.
         if let Some(mut open) = kept.take_if(|open| open.address.is_of(home))
@@ -156,6 +162,8 @@ const KEPT_FOR: Duration = Duration::from_secs(5);
 /// A user who has just been created is let in soon, and a stranger who tries names does not reach the shard with each.
 const NOBODY_KEPT_FOR: Duration = Duration::from_secs(1);
 const KNOWN_MAX: u64 = 10_000;
+/// Together they are asked within a fraction of a second.
+const WAITING_MAX: usize = 256;
 /// For each step: an answer takes about a millisecond.
 const PATIENCE: Duration = Duration::from_secs(5);
 const SETTINGS: &str = "SET search_path = pg_catalog, pg_temp; SET statement_timeout = '5s'; SET lock_timeout = '5s'; \

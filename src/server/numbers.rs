@@ -16,7 +16,7 @@ pub(super) async fn run(numbers: Arc<Numbers>, map: Arc<ShardMap>, stop: Cancell
     }
 }
 
-async fn fill(numbers: &Numbers, map: &ShardMap, stop: &CancellationToken) {
+async fn fill(numbers: &Arc<Numbers>, map: &ShardMap, stop: &CancellationToken) {
     let mut epochs = map.subscribe();
     loop {
         let pause = Box::pin(numbers.fill()).await;

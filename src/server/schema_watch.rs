@@ -25,7 +25,7 @@ async fn retire_pools(gateway: &Gateway) {
     let mut known = None;
     while epochs.changed().await.is_ok() {
         let snapshot = gateway.map.snapshot();
-        if known.replace(snapshot.declarations_version) != Some(snapshot.declarations_version) {
+        if known.replace(snapshot.tables_version) != Some(snapshot.tables_version) {
             gateway.keep_pools_of(&snapshot);
         }
     }
@@ -34,9 +34,11 @@ async fn retire_pools(gateway: &Gateway) {
 /// Ends with the map.
 async fn follow_schema(gateway: &Gateway) {
     let mut epochs = gateway.map.subscribe();
-    let versions = || (gateway.map.load().declarations_version, gateway.map.load().schema_version);
+    let versions = || (gateway.map.load().tables_version, gateway.map.load().schema_version);
     let mut known = versions();
     let mut last_look = Instant::now();
+    // Statements go by the schema that is known until then.
+    let mut is_unread = false;
     loop {
         tokio::select! {
             changed = epochs.changed() => if changed.is_err() { return },
@@ -45,15 +47,16 @@ async fn follow_schema(gateway: &Gateway) {
         gateway.map.lease().set_clients(gateway.clients.len());
         let now = Instant::now();
         let current = versions();
-        if current == known && now.duration_since(last_look) < SLOW_LOOK {
+        if current == known && !is_unread && now.duration_since(last_look) < SLOW_LOOK {
             continue;
         }
         if let Err(error) = gateway.control.learn_identities().await {
             tracing::debug!(%error, "the identity of a shard is not known yet");
         }
-        let has_changed = current != known;
+        let has_changed = current != known || is_unread;
         (known, last_look) = (current, now);
         let read = if has_changed { gateway.follow_schema().await } else { gateway.refresh_catalog().await };
+        is_unread = read.is_err();
         if let Err(error) = read {
             tracing::debug!(%error, "the home shard's schema could not be read");
         } else if let Err(error) = gateway.close_abandoned_changes().await {

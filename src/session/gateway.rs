@@ -11,7 +11,7 @@ use moka::sync::Cache;
 use super::cancel::CancelRegistry;
 use super::commands::clients::Clients;
 use super::ddl::drift::Drift;
-use super::ddl::schema::CatalogMark;
+use super::ddl::schema::{CatalogMark, Unread};
 use super::ddl::schema_reader::{KnownByShard, SchemaReader};
 use super::protocol::describe::Description;
 use super::protocol::foreign_oids::KnownOids;
@@ -83,6 +83,8 @@ pub struct Gateway {
     pub(super) catalog_mark: ArcSwap<CatalogMark>,
     /// Tables that differ between shards, as the last look has found.
     pub(super) drift: ArcSwap<Drift>,
+    /// Set while the home shard's schema cannot be read.
+    pub(super) schema_unread: parking_lot::Mutex<Option<Unread>>,
     /// Held while the home shard's schema is read.
     pub(super) schema_reader: tokio::sync::Mutex<SchemaReader>,
     pub(super) shards_known: KnownByShard,
@@ -156,6 +158,7 @@ impl Gateway {
             next_temporary_version: AtomicU64::new(TEMPORARY_VERSIONS),
             catalog_mark: ArcSwap::default(),
             drift: ArcSwap::default(),
+            schema_unread: parking_lot::Mutex::default(),
             schema_reader: tokio::sync::Mutex::default(),
             shards_known: KnownByShard::default(),
             config,

@@ -362,6 +362,9 @@ impl Session {
         if is_copied && self.has_requests_waiting() {
             return Box::pin(self.send_copy()).await;
         }
+        if header.tag != client_tag::SYNC {
+            self.check_not_ending()?;
+        }
         let message = self.client.input.split_to(header.total).freeze();
         self.note_message(&message);
         let body = message.slice(FRAME_HEADER_BYTES..);
@@ -541,6 +544,22 @@ impl Session {
         }
     }
 
+    /// A connection that the session cannot go on without was lost at the end of a transaction. The client hears first what has become
+    /// of that: it would take the end of its session for a failure, and repeat what is committed.
+    fn end_after_answer(&mut self, end: SessionEnd) -> Result<(), SessionEnd> {
+        match end {
+            SessionEnd::Fatal(error) => {
+                self.transaction.ending.get_or_insert(error);
+                Ok(())
+            }
+            SessionEnd::ClientGone | SessionEnd::Terminated => Err(end),
+        }
+    }
+
+    fn check_not_ending(&mut self) -> Result<(), SessionEnd> {
+        self.transaction.ending.take().map_or(Ok(()), |error| Err(SessionEnd::Fatal(error)))
+    }
+
     /// Reports a statement's failure to the client and to the transaction.
     fn settle(&mut self, failure: Failure) -> Result<(), SessionEnd> {
         self.note_failure(&failure);
@@ -628,6 +647,7 @@ impl Session {
         self.show_held();
         self.shown.row.end(self.transaction.ready_status());
         originate::ready(&mut self.client.output, self.transaction.ready_status());
+        self.check_not_ending()?;
         // The next message may be here already: answers to a pipeline leave together.
         if matches!(self.client.peek(), Ok(Some(_))) && self.client.output.len() < PIPELINE_OUTPUT_BYTES {
             self.client.is_due = true;

@@ -58,12 +58,11 @@ impl Session {
         }
         self.portals_are_settled();
         self.refresh_temporary_tables().await?;
-        if self.gateway.catalog.load().version == 0 {
-            self.gateway.refresh_catalog().await?;
-        }
-        let map = self.gateway.map.in_use();
-        if !self.gateway.has_catalog_for(&map) && map.home().is_some() {
-            Box::pin(self.gateway.follow_schema_for(&map)).await?;
+        let mut map = self.gateway.map.in_use();
+        while map.home().is_some() && !self.gateway.serves_catalog(&map) {
+            drop(map);
+            Box::pin(self.wait_for_catalog()).await?;
+            map = self.gateway.map.in_use();
         }
         let catalog = match self.own_catalog() {
             Some(own) => Guard::from_inner(Arc::clone(own)),

@@ -69,17 +69,18 @@ impl ChangedRows {
             let known = known.sequences.get(&(sequence.schema.clone(), sequence.name.clone()));
             known.is_some_and(|known| known.increment == sequence.increment)
         };
-        self.change_declarations() || !self.sequences.iter().all(is_known) || !self.removed_sequences.is_empty()
+        self.change_declarations()
+            || !(self.shards.is_empty() && self.removed_shards.is_empty() && self.removed_sequences.is_empty())
+            || !self.sequences.iter().all(is_known)
     }
 
-    /// Shards, tables or functions.
+    /// Tables, functions, or where the home shard is. What becomes of another shard changes nothing in the home shard's schema.
     pub(super) fn change_declarations(&self) -> bool {
-        !(self.shards.is_empty()
-            && self.tables.is_empty()
-            && self.functions.is_empty()
-            && self.removed_shards.is_empty()
-            && self.removed_tables.is_empty()
-            && self.removed_functions.is_empty())
+        self.shards.iter().any(|shard| shard.is_home)
+            || !(self.tables.is_empty()
+                && self.functions.is_empty()
+                && self.removed_tables.is_empty()
+                && self.removed_functions.is_empty())
     }
 }
 

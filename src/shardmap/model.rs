@@ -250,8 +250,9 @@ pub struct MapSnapshot {
     /// Counter of the epoch that last changed `shards`, `tables`, `functions` or which `sequences` there are: plans made under an
     /// older one are stale.
     pub tables_version: i64,
-    /// The same without `sequences`: a catalogue read before it may lack what was made on the shards for these. A sequence comes
-    /// before the schema change that it belongs to, whose locks keep readers of the catalogue waiting.
+    /// Counter of the epoch that last changed the home shard, `tables` or `functions`: a catalogue read before it may lack what was
+    /// made on the shards for these. A sequence comes before the schema change that it belongs to, whose locks keep readers of the
+    /// catalogue waiting.
     pub declarations_version: i64,
     /// Counter of the epoch of the last change of the shards' schema (DDL) that is done: a catalogue read before it is stale.
     pub schema_version: i64,

@@ -16,6 +16,8 @@ pub struct Leases {
     rows: HashMap<i64, Row>,
     /// The map has been read at least once.
     is_known: bool,
+    /// How many of them held their leases, by the last reading that has not failed.
+    live: usize,
     /// Unless the last reading has failed.
     read_at: Option<Instant>,
     /// For how long no reading has failed.
@@ -24,16 +26,16 @@ pub struct Leases {
 
 struct Row {
     renewals: i64,
-    /// The reading that has found them first.
-    since: Instant,
     /// How long they have stayed so, between readings of which none has failed.
     silent: Duration,
+    /// Had ended before a reading failed, and has not been renewed since.
+    has_ended: bool,
 }
 
 impl Leases {
     /// `gap_max`: readings follow each other within this, mostly.
     pub fn new(gap_max: Duration) -> Self {
-        Self { gap_max, rows: HashMap::new(), is_known: false, read_at: None, watched: Duration::ZERO }
+        Self { gap_max, rows: HashMap::new(), is_known: false, live: 0, read_at: None, watched: Duration::ZERO }
     }
 
     /// `rows`: proxy id and renewals, as the map has them now.
@@ -45,11 +47,15 @@ impl Leases {
         let before = std::mem::take(&mut self.rows);
         for &(proxy, renewals) in rows {
             let row = match before.get(&proxy) {
-                Some(known) if known.renewals == renewals => Row { silent: known.silent + passed, ..*known },
-                Some(_) | None => Row { renewals, since: now, silent: Duration::ZERO },
+                Some(known) if known.renewals == renewals => {
+                    Row { renewals, silent: known.silent + passed, has_ended: known.has_ended }
+                }
+                Some(_) | None => Row { renewals, silent: Duration::ZERO, has_ended: false },
             };
             self.rows.insert(proxy, row);
         }
+        self.rows.values_mut().for_each(|row| row.has_ended |= row.silent > LEASE);
+        self.live = self.rows.values().filter(|row| !row.has_ended).count();
         self.is_known = true;
     }
 
@@ -70,18 +76,14 @@ impl Leases {
         self.rows.get(&proxy).map_or(self.watched, |row| row.silent)
     }
 
-    /// How many proxies hold their leases, as far as is known; this one at least.
-    pub fn count_live(&self, now: Instant) -> usize {
-        let live = self.rows.values().filter(|row| now.duration_since(row.since) <= LEASE);
-        live.count().max(1)
+    /// Had this process lost its lease, or had it none, when the map could be read last? Whether it has renewed it since is not known.
+    pub fn is_over(&self, proxy: i64) -> bool {
+        self.rows.get(&proxy).map_or(self.is_known, |row| row.has_ended)
     }
 
-    /// Has nobody heard of this process for the length of a lease? It may live, and the map be away.
-    pub fn is_over(&self, proxy: i64, now: Instant) -> bool {
-        match self.rows.get(&proxy) {
-            Some(row) => now.duration_since(row.since) > LEASE,
-            None => self.is_known,
-        }
+    /// How many proxies hold their leases; this one at least. While the map is away, as many as before: they go on.
+    pub fn count_live(&self) -> usize {
+        self.live.max(1)
     }
 }
 
@@ -128,14 +130,45 @@ mod tests {
     }
 
     #[test]
+    fn what_was_over_before_the_map_went_away_is_over_until_it_is_renewed() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut leases = leases();
+        assert!(!leases.is_over(9), "nothing is known");
+        for second in [0, 3, 6] {
+            leases.note(&[(7, 10), (8, at(second).duration_since(start).as_secs().cast_signed())], at(second));
+        }
+        for _ in 0..3 {
+            assert!(leases.is_over(7) && leases.is_over(9) && !leases.is_over(8));
+            leases.note_failure();
+        }
+        leases.note(&[(7, 10), (8, 6)], at(60));
+        assert!(leases.is_over(7) && !leases.is_over(8), "the one may renew from now on");
+        leases.note(&[(7, 11), (8, 6)], at(61));
+        assert!(!leases.is_over(7), "it was frozen");
+    }
+
+    #[test]
     fn proxies_count_while_they_renew() {
         let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
         let mut leases = leases();
-        assert_eq!(leases.count_live(start), 1, "this one");
+        assert_eq!(leases.count_live(), 1, "this one");
         leases.note(&[(7, 10), (8, 1)], start);
-        assert_eq!(leases.count_live(start), 2);
-        let later = start + LEASE + Duration::from_millis(1);
-        leases.note(&[(7, 11), (8, 1)], later);
-        assert_eq!(leases.count_live(later), 1);
+        assert_eq!(leases.count_live(), 2);
+        leases.note(&[(7, 11), (8, 1)], at(3));
+        leases.note(&[(7, 12), (8, 1)], at(6));
+        assert_eq!(leases.count_live(), 1);
+    }
+
+    #[test]
+    fn while_the_map_is_away_as_many_proxies_count_as_before() {
+        let start = Instant::now();
+        let mut leases = leases();
+        leases.note(&[(7, 10), (8, 1), (9, 4)], start);
+        for _ in 0..10 {
+            leases.note_failure();
+        }
+        assert_eq!(leases.count_live(), 3);
     }
 }

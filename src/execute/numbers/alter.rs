@@ -122,8 +122,7 @@ impl Numbers {
         );
         let this = Arc::clone(self);
         self.on_runtime(async move {
-            let link = this.link(&home);
-            match link.lock().await.values(sql).await {
+            match this.links.of(&home).values(Instant::now(), sql).await {
                 Ok(found) => Ok(!found.is_empty()),
                 // It has never had a sequence of the whole cluster.
                 Err(LinkError::NotReady) => Ok(false),
@@ -181,9 +180,7 @@ impl Numbers {
         );
         let until = Instant::now() + END_PATIENCE;
         loop {
-            let link = self.link(home);
-            let found = link.lock().await.values(sql.clone()).await;
-            match found {
+            match self.links.of(home).values(Instant::now(), sql.clone()).await {
                 Ok(rows) => return Ok(rows.into_iter().next()),
                 Err(error) if error.is_lock_timeout() && Instant::now() < until => sleep(PAUSE).await,
                 Err(error) => return Err(unreachable(&home.name, &error)),

@@ -3,20 +3,22 @@
 //! A shard that uses its numbers fast gets larger blocks, up to a bound, and smaller ones again when it does not: rows of a COPY
 //! or of an INSERT ... SELECT wait in the shard until the next block is there.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::join_all;
-use tokio::sync::Mutex;
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
 
 use super::Numbers;
 use super::alter::{PATIENCE, while_closed};
 use super::held::{LASTING, Sizes};
 use crate::catalog::{SequenceName, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
-use crate::execute::recovery::Link;
-use crate::shardmap::Shard;
+use crate::execute::recovery::{Link, LinkError};
+use crate::shardmap::{Shard, ShardId};
 
 /// How fast one shard uses the numbers of one sequence.
 #[derive(Clone, Copy, Debug)]
@@ -47,19 +49,38 @@ impl Demand {
 }
 
 impl Numbers {
-    /// One round over all shards. Returns the pause before the next one.
-    pub async fn fill(&self) -> Duration {
+    /// One round over all shards. Returns the pause before the next one. A shard that answers late is waited for by no round: the
+    /// next ones leave it out until it has answered.
+    pub async fn fill(self: &Arc<Self>) -> Duration {
         let map = self.map.snapshot();
         if map.sequences.is_empty() {
             return IDLE;
         }
-        let names: Vec<SequenceName> = map.sequences.keys().cloned().collect();
-        let shards: Vec<Arc<Shard>> = map.shards.iter().filter(|shard| shard.state.is_ready()).cloned().collect();
+        let names: Arc<[SequenceName]> = map.sequences.keys().cloned().collect();
+        let shards: Arc<[Arc<Shard>]> = map.shards.iter().filter(|shard| shard.state.is_ready()).cloned().collect();
         // Held no longer: it would keep this proxy from following a newer map.
         drop(map);
-        self.confirm(&shards).await;
-        let given = join_all(shards.iter().map(|shard| self.fill_shard(shard, &names))).await;
-        if given.into_iter().any(|given| given > 0) { BUSY } else { IDLE }
+        let (this, asked) = (Arc::clone(self), Arc::clone(&shards));
+        let mut jobs = vec![self.begin(Job::Confirm, async move {
+            this.confirm(&asked).await;
+            0
+        })];
+        for shard in shards.iter() {
+            let (this, shard, names) = (Arc::clone(self), Arc::clone(shard), Arc::clone(&names));
+            jobs.push(self.begin(Job::Fill(shard.id), async move { this.fill_shard(&shard, &names).await }));
+        }
+        let given = join_all(jobs.into_iter().flatten().map(|job| timeout(ROUND_MAX, job))).await;
+        if given.into_iter().any(|given| matches!(given, Ok(Ok(1..)) | Err(_))) { BUSY } else { IDLE }
+    }
+
+    /// `None`: the same of an earlier round has not ended yet.
+    fn begin(&self, job: Job, work: impl Future<Output = usize> + Send + 'static) -> Option<tokio::task::JoinHandle<usize>> {
+        let running = Running::begin(&self.under_way, job)?;
+        Some(self.runtime.spawn(async move {
+            let given = work.await;
+            drop(running);
+            given
+        }))
     }
 
     /// Somebody waits for the next round. Cancel safe.
@@ -68,12 +89,19 @@ impl Numbers {
     }
 
     async fn fill_shard(&self, shard: &Arc<Shard>, names: &[SequenceName]) -> usize {
-        let link = self.link(shard);
-        let mut link = link.lock().await;
+        let link = self.links.of(shard);
+        let unknown = |error: LinkError| tracing::debug!(shard = shard.name, %error, "the numbers that a shard has are not known");
+        let mut link = match link.turn(Instant::now()).await {
+            Ok(link) => link,
+            Err(error) => {
+                unknown(error);
+                return 0;
+            }
+        };
         let rows = match link.values(LEFT.to_owned()).await {
             Ok(rows) => rows,
             Err(error) => {
-                tracing::debug!(shard = shard.name, %error, "the numbers that a shard has are not known");
+                unknown(error);
                 return 0;
             }
         };
@@ -134,17 +162,6 @@ impl Numbers {
         link.values(sql).await.map(drop).map_err(|error| unreachable(&link.shard.name, &error))
     }
 
-    pub(super) fn link(&self, shard: &Arc<Shard>) -> Arc<Mutex<Link>> {
-        let mut links = self.links.lock();
-        let fresh = || Arc::new(Mutex::new(Link::new(Arc::clone(shard))));
-        let link = links.entry(shard.id).or_insert_with(fresh);
-        // Under another URL it may be another database.
-        if link.try_lock().is_ok_and(|link| link.shard.url != shard.url) {
-            *link = fresh();
-        }
-        Arc::clone(link)
-    }
-
     /// setval: from here on the next number of every proxy and every shard follows this one. Not cancel safe: it may have been
     /// set in part, and may be repeated.
     pub async fn set(self: &Arc<Self>, actor: &str, name: &SequenceName, number: i64, is_called: bool) -> Result<(), PgError> {
@@ -189,16 +206,14 @@ impl Numbers {
     }
 
     pub(super) async fn ask(&self, shard: &Arc<Shard>, sql: String) -> Result<Vec<String>, PgError> {
-        let link = self.link(shard);
-        let mut link = link.lock().await;
-        link.values(sql).await.map_err(|error| unreachable(&shard.name, &error))
+        self.links.of(shard).values(Instant::now(), sql).await.map_err(|error| unreachable(&shard.name, &error))
     }
 
     /// Tells the map up to where numbers are used, when it has failed over and may have forgotten. Every shard must answer.
     async fn confirm(&self, shards: &[Arc<Shard>]) {
-        let names: Vec<SequenceName> = self.unconfirmed.lock().iter().cloned().collect();
+        let (asked_at, names) = (Instant::now(), self.unconfirmed.lock().iter().cloned().collect::<Vec<SequenceName>>());
         for name in names {
-            match self.confirm_one(&name, shards).await {
+            match self.confirm_one(&name, shards, asked_at).await {
                 Ok(()) => {
                     self.unconfirmed.lock().remove(&name);
                     tracing::info!(sequence = name.1, "the numbers of a sequence are confirmed after a fail-over of the map");
@@ -208,16 +223,15 @@ impl Numbers {
         }
     }
 
-    async fn confirm_one(&self, name: &SequenceName, shards: &[Arc<Shard>]) -> Result<(), PgError> {
+    async fn confirm_one(&self, name: &SequenceName, shards: &[Arc<Shard>], asked_at: Instant) -> Result<(), PgError> {
         let (sequence, _) = self.sequence(name)?;
         let mut used: Option<i128> = None;
         for shard in shards {
-            let link = self.link(shard);
             let sql = format!(
                 "SELECT shardgate.numbers_used(s.sequence::regclass) FROM shardgate.number_sequences s WHERE s.sequence = to_regclass({})",
                 quoted(name)
             );
-            let found = link.lock().await.values(sql).await.map_err(|error| unreachable(&shard.name, &error))?;
+            let found = self.links.of(shard).values(asked_at, sql).await.map_err(|error| unreachable(&shard.name, &error))?;
             for number in found.iter().filter_map(|found| found.parse::<i128>().ok()) {
                 let farther = if sequence.increment > 0 { i128::max } else { i128::min };
                 used = Some(used.map_or(number, |used| farther(used, number)));
@@ -228,6 +242,32 @@ impl Numbers {
         self.map.store().confirm_sequence("shardgate", (&name.0, &name.1), used, margin).await?;
         self.map.refresh().await?;
         Ok(())
+    }
+}
+
+/// What a round does, each by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Job {
+    /// Asks every shard what it has used, after a fail-over of the map.
+    Confirm,
+    Fill(ShardId),
+}
+
+/// A job that has begun; it may begin again when this is dropped.
+struct Running {
+    all: Arc<Mutex<HashSet<Job>>>,
+    job: Job,
+}
+
+impl Running {
+    fn begin(all: &Arc<Mutex<HashSet<Job>>>, job: Job) -> Option<Self> {
+        all.lock().insert(job).then(|| Self { all: Arc::clone(all), job })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.job);
     }
 }
 
@@ -251,6 +291,8 @@ const LEFT: &str = "SELECT pg_catalog.json_build_array(schema_name, sequence_nam
 const FAST: Duration = LASTING;
 const IDLE: Duration = Duration::from_millis(250);
 const BUSY: Duration = Duration::from_millis(20);
+/// A shard that is well has answered by then.
+const ROUND_MAX: Duration = Duration::from_millis(250);
 pub(super) const SEEN_WITHIN: Duration = Duration::from_secs(2);
 /// More proxies than this would have to have drawn a block each since the shards last heard of the sequence.
 const HELD_BLOCKS: i128 = 64;
@@ -258,6 +300,16 @@ const HELD_BLOCKS: i128 = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_that_lasts_is_not_begun_twice() {
+        let all = Arc::default();
+        let running = Running::begin(&all, Job::Fill(ShardId(1)));
+        assert!(running.is_some() && Running::begin(&all, Job::Fill(ShardId(1))).is_none());
+        assert!(Running::begin(&all, Job::Fill(ShardId(2))).is_some() && Running::begin(&all, Job::Confirm).is_some());
+        drop(running);
+        assert!(Running::begin(&all, Job::Fill(ShardId(1))).is_some());
+    }
 
     #[test]
     fn blocks_grow_with_the_demand_and_shrink_without() {

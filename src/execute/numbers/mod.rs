@@ -26,11 +26,11 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::catalog::SequenceName;
 use crate::error::{PgError, SqlState};
-use crate::execute::recovery::Link;
+use crate::execute::recovery::SharedLinks;
 use crate::shardmap::{ClusterSequence, NumberBlock, ShardId, ShardMap};
 pub use alter::{Alteration, read_state, under_way};
 use alter::{PATIENCE, while_closed};
-use fill::Demand;
+use fill::{Demand, Job};
 use held::{Entry, Held, Sizes};
 pub use restart::Restart;
 
@@ -42,7 +42,9 @@ pub struct Numbers {
     /// Sequences of which this proxy has few numbers left; [`Numbers::keep_ahead`] waits for one.
     short: Mutex<HashSet<SequenceName>>,
     is_short: Notify,
-    links: Mutex<HashMap<ShardId, Arc<tokio::sync::Mutex<Link>>>>,
+    links: SharedLinks,
+    /// Work of earlier rounds that has not ended: a shard answers late, or not at all.
+    under_way: Arc<Mutex<HashSet<Job>>>,
     demand: Mutex<HashMap<(ShardId, SequenceName), Demand>>,
     /// Sequences whose counters the map has to be told.
     unconfirmed: Mutex<HashSet<SequenceName>>,
@@ -60,7 +62,8 @@ impl Numbers {
             held: Mutex::default(),
             short: Mutex::default(),
             is_short: Notify::new(),
-            links: Mutex::default(),
+            links: SharedLinks::default(),
+            under_way: Arc::default(),
             demand: Mutex::default(),
             unconfirmed: Mutex::default(),
             nudge: Notify::new(),

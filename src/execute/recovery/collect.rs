@@ -6,6 +6,8 @@
 
 use std::collections::HashSet;
 
+use tokio::time::Instant;
+
 use super::Recovery;
 use crate::execute::commit::TransactionId;
 
@@ -22,14 +24,14 @@ impl Recovery {
 
     /// Returns how many rows have gone. Does nothing while a shard cannot be asked.
     pub async fn collect(&self) -> usize {
-        let mut limits = Vec::new();
-        for link in self.links() {
-            let now = link.lock().await.values("SELECT now()::text".to_owned()).await;
+        let (asked_at, mut limits) = (Instant::now(), Vec::new());
+        for link in self.links().into_iter().filter(|link| !link.has_left()) {
+            let now = link.values(asked_at, "SELECT now()::text".to_owned()).await;
             let Ok(Some(now)) = now.map(|rows| rows.into_iter().next()) else { return 0 };
             limits.push((link, now));
         }
         self.registry.failpoints.reach("before_collect").await;
-        let look = self.look().await;
+        let look = self.look(asked_at).await;
         if !look.is_complete {
             return 0;
         }
@@ -46,7 +48,7 @@ impl Recovery {
                      WHERE at < '{now}'::timestamptz - interval '{keep}' AND starts_with(gtx, '{prefix}') AND gtx NOT IN ({kept}) \
                      LIMIT {BATCH}) RETURNING 1"
                 );
-                match link.lock().await.values(sql).await {
+                match link.values(asked_at, sql).await {
                     Ok(rows) => count += rows.len(),
                     Err(error) => tracing::debug!(%error, "old decisions were not removed"),
                 }

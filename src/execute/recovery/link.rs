@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
+use tokio::time::Instant;
 
 use crate::backend::identity::Misdirected;
 use crate::backend::{Connection, OpenError, ShardAddress};
@@ -51,6 +52,8 @@ pub struct Link {
     is_in_transaction: bool,
     /// Of the database behind the URL, as last seen.
     pub uuid: Option<String>,
+    /// When the last attempt failed that the shard did not answer.
+    pub(super) unanswered_at: Option<Instant>,
 }
 
 /// A prepared transaction of this cluster.
@@ -63,7 +66,7 @@ pub struct Prepared {
 
 impl Link {
     pub fn new(shard: Arc<Shard>) -> Self {
-        Self { shard, connection: None, is_in_transaction: false, uuid: None }
+        Self { shard, connection: None, is_in_transaction: false, uuid: None, unanswered_at: None }
     }
 
     /// The prepared transactions of this cluster in this database; others are never looked at.
@@ -112,6 +115,9 @@ impl Link {
     pub async fn finish(&mut self, gid: &str, is_committed: bool) -> rules::Finish {
         let Ok(connection) = self.open().await else { return rules::Finish::Lost };
         let answers = ask(connection, &rules::finish(gid, is_committed, None), ANSWER_TIMEOUT).await;
+        if answers.iter().any(Answer::is_lost) {
+            self.unanswered_at = Some(Instant::now());
+        }
         if let Some(refused) = answers.iter().find(|answer| answer.error.is_some()) {
             tracing::debug!(gid, shard = self.shard.name, reason = refused.message(), "a prepared transaction was not finished");
         }
@@ -134,7 +140,7 @@ impl Link {
         let Some(connection) = self.connection.as_mut() else { return false };
         let answer = ask(connection, &["COMMIT".to_owned()], ANSWER_TIMEOUT).await.pop().unwrap_or_default();
         if answer.is_lost() {
-            self.connection = None;
+            self.has_lost();
         }
         // Without a transaction COMMIT is a warning, in a failed one it answers ROLLBACK.
         answer.is_ready(b'I') && answer.error.is_none() && answer.last_tag() == "COMMIT" && !answer.has_warned_at_end
@@ -143,9 +149,10 @@ impl Link {
     /// One statement; the first column of its rows.
     pub async fn values(&mut self, sql: String) -> Result<Vec<String>, LinkError> {
         let connection = self.open().await?;
-        let answer = ask(connection, &[sql], ANSWER_TIMEOUT).await.pop().unwrap_or_default();
+        // The commit comes with the second statement: a warning of the first one, such as of a wraparound that is near, says nothing of it.
+        let answer = ask(connection, &[format!("{sql};SELECT WHERE false")], ANSWER_TIMEOUT).await.pop().unwrap_or_default();
         if answer.is_lost() {
-            self.connection = None;
+            self.has_lost();
             return Err(LinkError::Unreachable("the connection was lost".to_owned()));
         }
         if let Some(code) = answer.sqlstate() {
@@ -164,6 +171,11 @@ impl Link {
         self.connection.as_mut().is_some_and(Connection::is_quiet)
     }
 
+    fn has_lost(&mut self) {
+        self.connection = None;
+        self.unanswered_at = Some(Instant::now());
+    }
+
     async fn open(&mut self) -> Result<&mut Connection, LinkError> {
         // One that ended while nobody used it says nothing about the shard.
         if !self.is_alive() {
@@ -171,7 +183,15 @@ impl Link {
             if self.is_in_transaction {
                 return Err(LinkError::Unreachable("the connection was lost".to_owned()));
             }
-            let (connection, uuid) = connect(&self.shard).await?;
+            let (connection, uuid) = match Box::pin(connect(&self.shard)).await {
+                Ok(connected) => connected,
+                Err(error) => {
+                    if matches!(error, LinkError::Unreachable(_)) {
+                        self.unanswered_at = Some(Instant::now());
+                    }
+                    return Err(error);
+                }
+            };
             if self.uuid.as_ref().is_some_and(|known| *known != uuid) {
                 return Err(LinkError::Unreachable("another database is behind its URL than before".to_owned()));
             }

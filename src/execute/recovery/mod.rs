@@ -15,29 +15,31 @@
 mod collect;
 mod link;
 mod orphans;
+mod shared_link;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::execute::commit::rules::Finish;
 use crate::execute::commit::{self, Finished, Registry, TransactionId};
-use crate::shardmap::{Leases, Shard, ShardId, ShardMap, StoreError};
+use crate::shardmap::{Leases, ShardId, ShardMap, StoreError};
 pub(super) use link::Link;
 pub use link::{LinkError, Prepared};
-
-type SharedLink = Arc<tokio::sync::Mutex<Link>>;
+pub(super) use shared_link::{SharedLink, SharedLinks};
 
 /// One a proxy.
 pub struct Recovery {
     map: Arc<ShardMap>,
     registry: Arc<Registry>,
-    links: Mutex<HashMap<ShardId, SharedLink>>,
+    links: SharedLinks,
     leases: Mutex<Leases>,
     /// See [`Recovery::last_seen`].
     seen: Mutex<(usize, Duration)>,
@@ -59,9 +61,12 @@ pub struct InDoubt {
     pub age: Duration,
 }
 
+/// A prepared transaction, and where it is.
+type Found = (Arc<SharedLink>, Prepared);
+
 /// What one look at all shards has found.
 struct Look {
-    prepared: Vec<(SharedLink, Prepared)>,
+    prepared: Vec<Found>,
     /// Every shard has answered.
     is_complete: bool,
 }
@@ -75,7 +80,7 @@ impl Recovery {
             unseen: Mutex::new(unseen),
             map,
             registry,
-            links: Mutex::default(),
+            links: SharedLinks::default(),
             leases: Mutex::new(Leases::new(ROUND_GAP_MAX)),
             seen: Mutex::default(),
             runtime: Handle::current(),
@@ -85,7 +90,8 @@ impl Recovery {
     /// One round over all shards. Returns how many prepared transactions it has finished.
     pub async fn round(&self) -> usize {
         self.registry.failpoints.reach("before_recovery_round").await;
-        let look = self.look().await;
+        let asked_at = Instant::now();
+        let look = self.look(asked_at).await;
         let ids: HashSet<&TransactionId> = look.prepared.iter().map(|(_, prepared)| &prepared.id).collect();
         let oldest = look.prepared.iter().map(|(_, prepared)| prepared.age).max().unwrap_or_default();
         *self.seen.lock() = (ids.len(), oldest);
@@ -93,17 +99,24 @@ impl Recovery {
         if let Err(error) = self.read_leases().await {
             tracing::debug!(%error, "the proxies' leases could not be read");
         }
-        let orphans = self.orphans(look.prepared);
-        let mut finished = 0;
-        for (id, participants) in orphans {
-            finished += Box::pin(self.settle(&id, participants)).await;
+        // One decider that does not answer holds up no transaction of others.
+        let mut by_decider = BTreeMap::<String, Vec<_>>::new();
+        for (id, participants) in self.orphans(look.prepared) {
+            by_decider.entry(id.decider_uuid().to_owned()).or_default().push((id, participants));
         }
-        finished
+        let settling = by_decider.into_values().map(|transactions| async move {
+            let mut finished = 0;
+            for (id, participants) in transactions {
+                finished += Box::pin(self.settle(&id, participants, asked_at)).await;
+            }
+            finished
+        });
+        join_all(settling).await.into_iter().sum()
     }
 
     /// How many proxies share the servers, as the last round saw it; at least one.
     pub fn live_proxies(&self) -> usize {
-        self.leases.lock().count_live(Instant::now())
+        self.leases.lock().count_live()
     }
 
     /// What the last round has found prepared: how many transactions, and the age of the oldest.
@@ -116,7 +129,7 @@ impl Recovery {
         let this = Arc::clone(self);
         let looking = self.runtime.spawn(async move {
             Box::pin(this.round()).await;
-            let look = this.look().await;
+            let look = this.look(Instant::now()).await;
             this.orphans(look.prepared).into_keys().collect()
         });
         looking.await.unwrap_or_default()
@@ -127,7 +140,7 @@ impl Recovery {
         let read = self.map.store().proxy_renewals().await;
         let mut leases = self.leases.lock();
         match &read {
-            Ok(rows) => leases.note(rows, Instant::now()),
+            Ok(rows) => leases.note(rows, std::time::Instant::now()),
             Err(_) => leases.note_failure(),
         }
         read.map(drop)
@@ -142,58 +155,57 @@ impl Recovery {
     pub async fn may_have_prepared(self: &Arc<Self>, proxy: i64) -> bool {
         let this = Arc::clone(self);
         let looking = self.runtime.spawn(async move {
-            let look = this.look().await;
+            let look = this.look(Instant::now()).await;
             !look.is_complete || look.prepared.iter().any(|(_, prepared)| prepared.id.incarnation() == proxy)
         });
         looking.await.unwrap_or(true)
     }
 
     /// Prepared transactions of ours that nobody works on, by transaction.
-    fn orphans(&self, prepared: Vec<(SharedLink, Prepared)>) -> BTreeMap<TransactionId, Vec<(SharedLink, Prepared)>> {
-        let (leases, now) = (self.leases.lock(), Instant::now());
+    fn orphans(&self, prepared: Vec<Found>) -> BTreeMap<TransactionId, Vec<Found>> {
+        let leases = self.leases.lock();
         let mut orphans = BTreeMap::<TransactionId, Vec<_>>::new();
         for (link, prepared) in prepared {
             let is_active = self.registry.is_active(&prepared.id);
-            if orphans::is_orphan(&prepared, self.registry.incarnation(), is_active, &leases, now) {
+            if orphans::is_orphan(&prepared, self.registry.incarnation(), is_active, &leases) {
                 orphans.entry(prepared.id.clone()).or_default().push((link, prepared));
             }
         }
         orphans
     }
 
-    /// Asks the decider, then finishes the participants.
-    async fn settle(&self, id: &TransactionId, participants: Vec<(SharedLink, Prepared)>) -> usize {
+    /// Asks the decider, then finishes the participants. Shards that have not answered since `asked_at` are not asked.
+    async fn settle(&self, id: &TransactionId, participants: Vec<Found>, asked_at: Instant) -> usize {
         if self.registry.failpoints.has_planted("violation_read_as_committed") {
-            return Box::pin(self.settle_wrongly(id, participants)).await;
+            return Box::pin(self.settle_wrongly(id, participants, asked_at)).await;
         }
-        let is_committed = match self.resolve(id).await {
+        let is_committed = match self.resolve(id, asked_at).await {
             Ok(is_committed) => is_committed,
             Err(error) => {
                 tracing::warn!(gid = %id, %error, "a transaction over several shards stays in doubt");
                 return 0;
             }
         };
-        self.finish_prepared(is_committed, participants).await
+        self.finish_prepared(is_committed, participants, asked_at).await
     }
 
     /// The mistake that tests plant: whoever finds a row takes it for a commit, also the row of another participant's recovery.
-    async fn settle_wrongly(&self, id: &TransactionId, participants: Vec<(SharedLink, Prepared)>) -> usize {
+    async fn settle_wrongly(&self, id: &TransactionId, participants: Vec<Found>, asked_at: Instant) -> usize {
         let mut count = 0;
         for participant in participants {
-            let is_committed = self.decision(id).await.is_some();
-            if self.resolve(id).await.is_ok() {
-                count += self.finish_prepared(is_committed, vec![participant]).await;
+            let is_committed = self.decision(id, asked_at).await.is_some();
+            if self.resolve(id, asked_at).await.is_ok() {
+                count += self.finish_prepared(is_committed, vec![participant], asked_at).await;
             }
         }
         count
     }
 
-    async fn finish_prepared(&self, is_committed: bool, participants: Vec<(SharedLink, Prepared)>) -> usize {
+    async fn finish_prepared(&self, is_committed: bool, participants: Vec<Found>, asked_at: Instant) -> usize {
         let mut count = 0;
         for (link, prepared) in participants {
             self.registry.failpoints.reach("before_recovery_finish").await;
-            let mut link = link.lock().await;
-            match finish_on(&mut link, &prepared.id, &prepared.gid, is_committed).await {
+            match finish_on(&link, asked_at, &prepared.id, &prepared.gid, is_committed).await {
                 Finished::Done => {
                     count += 1;
                     tracing::info!(gid = prepared.gid, shard = link.shard.name, is_committed, "prepared transaction finished");
@@ -206,10 +218,9 @@ impl Recovery {
     }
 
     /// Every shard's prepared transactions.
-    async fn look(&self) -> Look {
-        let links = self.links();
-        let asked = join_all(links.into_iter().map(|link| async move {
-            let found = link.lock().await.prepared(self.registry.cluster()).await;
+    async fn look(&self, asked_at: Instant) -> Look {
+        let asked = join_all(self.links().into_iter().map(|link| async move {
+            let found = prepared_on(&link, asked_at, self.registry.cluster()).await;
             (link, found)
         }))
         .await;
@@ -219,6 +230,8 @@ impl Recovery {
                 Ok(found) => look.prepared.extend(found.into_iter().map(|prepared| (Arc::clone(&link), prepared))),
                 // One that was never made ready has never taken part in anything.
                 Err(LinkError::NotReady) => {}
+                // Its server may be gone for good.
+                Err(_) if link.has_left() => {}
                 Err(error) => {
                     look.is_complete = false;
                     tracing::debug!(%error, "a shard's prepared transactions are not known");
@@ -228,105 +241,124 @@ impl Recovery {
         look
     }
 
-    /// One link a shard of the map; what belongs to no shard any more is dropped.
-    fn links(&self) -> Vec<SharedLink> {
+    /// One link a shard of the map, and a shard that has left it not long ago: a commit that had begun before may have prepared
+    /// something there since.
+    fn links(&self) -> Vec<Arc<SharedLink>> {
         let snapshot = self.map.snapshot();
         let online = || snapshot.shards.iter().filter(|shard| shard.state.is_ready());
-        self.links.lock().retain(|id, _| online().any(|shard| shard.id == *id));
-        online().map(|shard| self.link(shard)).collect()
+        let mut links: Vec<_> = online().map(|shard| self.links.of(shard)).collect();
+        links.extend(self.links.of_former(Instant::now(), |id| online().any(|shard| shard.id == id)));
+        links
     }
 
-    fn link(&self, shard: &Arc<Shard>) -> SharedLink {
-        let mut links = self.links.lock();
-        let fresh = || Arc::new(tokio::sync::Mutex::new(Link::new(Arc::clone(shard))));
-        let link = links.entry(shard.id).or_insert_with(fresh);
-        // Under another URL it may be another database.
-        if link.try_lock().is_ok_and(|link| link.shard.url != shard.url) {
-            *link = fresh();
+    /// To a shard of the map, or to one that has left it.
+    fn link(&self, shard: ShardId) -> Option<Arc<SharedLink>> {
+        match self.map.snapshot().shard(shard) {
+            Some(shard) => Some(self.links.of(shard)),
+            None => self.links.known(shard),
         }
-        Arc::clone(link)
     }
 
-    /// The decision, made an abort when there is none. Only the database that the transaction names is asked.
-    async fn resolve(&self, id: &TransactionId) -> Result<bool, LinkError> {
-        let mut failure = None;
-        for link in self.links() {
-            let mut link = link.lock().await;
-            match link.known_uuid().await {
-                Some(uuid) if uuid == id.decider_uuid() => return link.resolve(id).await,
+    /// The only database that may be asked for the decision: the one that the transaction names.
+    async fn decider(&self, id: &TransactionId, asked_at: Instant) -> Result<Arc<SharedLink>, LinkError> {
+        let snapshot = self.map.snapshot();
+        let identity = |link: &SharedLink| match snapshot.shard(link.shard.id) {
+            Some(shard) => shard.identity.clone(),
+            None => link.shard.identity.clone(),
+        };
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            self.links().into_iter().map(|link| (identity(&link), link)).partition(|(identity, _)| identity.is_some());
+        if let Some((_, link)) = known.into_iter().find(|(identity, _)| identity.as_deref() == Some(id.decider_uuid())) {
+            return Ok(link);
+        }
+        let mut failure = LinkError::Unreachable("no shard is the decider".to_owned());
+        for (_, link) in unknown {
+            let uuid = match link.turn(asked_at).await {
+                Ok(mut link) => link.known_uuid().await.map(str::to_owned),
+                Err(_) => None,
+            };
+            match uuid {
+                Some(uuid) if uuid == id.decider_uuid() => return Ok(link),
                 Some(_) => {}
-                None => failure = Some(LinkError::Unreachable(format!("shard \"{}\" may be the decider", link.shard.name))),
+                None => failure = LinkError::Unreachable(format!("shard \"{}\" may be the decider", link.shard.name)),
             }
         }
-        Err(failure.unwrap_or_else(|| LinkError::Unreachable("no shard is the decider".to_owned())))
+        Err(failure)
     }
 
-    /// The same until it is known or the deadline is over.
-    pub async fn resolve_until(self: &Arc<Self>, id: TransactionId, deadline: tokio::time::Instant) -> Option<bool> {
-        let this = Arc::clone(self);
+    /// The decision, made an abort when there is none.
+    async fn resolve(&self, id: &TransactionId, asked_at: Instant) -> Result<bool, LinkError> {
+        self.decider(id, asked_at).await?.turn(asked_at).await?.resolve(id).await
+    }
+
+    /// The same until it is known or the deadline is over, however long the shard takes to answer. What is under way then goes on.
+    pub async fn resolve_until(self: &Arc<Self>, id: TransactionId, deadline: Instant) -> Option<bool> {
+        let (this, transaction) = (Arc::clone(self), id.clone());
         let resolving = self.runtime.spawn(async move {
             loop {
-                match this.resolve(&id).await {
+                match this.resolve(&transaction, Instant::now()).await {
                     Ok(is_committed) => return Some(is_committed),
-                    Err(error) if tokio::time::Instant::now() >= deadline => {
-                        tracing::error!(gid = %id, %error, "the outcome of a commit over several shards is unknown");
+                    Err(error) if Instant::now() >= deadline => {
+                        tracing::debug!(gid = %transaction, %error, "the decision cannot be read");
                         return None;
                     }
-                    Err(_) => tokio::time::sleep(RETRY_PAUSE).await,
+                    Err(_) => sleep(RETRY_PAUSE).await,
                 }
             }
         });
-        resolving.await.unwrap_or(None)
+        let resolved = by_deadline(resolving, deadline).await.flatten();
+        if resolved.is_none() {
+            tracing::error!(gid = %id, "the outcome of a commit over several shards is unknown");
+        }
+        resolved
     }
 
-    /// Finishes one participant of a transaction whose outcome is known, until it is done or the deadline is over.
+    /// Finishes one participant of a transaction whose outcome is known, until it is done or the deadline is over; as above.
     pub async fn finish_until(
         self: &Arc<Self>,
         shard: ShardId,
         id: TransactionId,
         participant: usize,
         is_committed: bool,
-        deadline: tokio::time::Instant,
+        deadline: Instant,
     ) -> Finished {
         let this = Arc::clone(self);
         let finishing = self.runtime.spawn(async move {
             loop {
                 let finished = this.finish_once(shard, &id, participant, is_committed).await;
-                if finished != Finished::NotYet || tokio::time::Instant::now() >= deadline {
+                if finished != Finished::NotYet || Instant::now() >= deadline {
                     return finished;
                 }
-                tokio::time::sleep(RETRY_PAUSE).await;
+                sleep(RETRY_PAUSE).await;
             }
         });
-        finishing.await.unwrap_or(Finished::NotYet)
+        by_deadline(finishing, deadline).await.unwrap_or(Finished::NotYet)
     }
 
     async fn finish_once(&self, shard: ShardId, id: &TransactionId, participant: usize, is_committed: bool) -> Finished {
-        let Some(shard) = self.map.snapshot().shard(shard).cloned() else { return Finished::NotYet };
-        let link = self.link(&shard);
-        let mut link = link.lock().await;
-        finish_on(&mut link, id, &id.gid(participant), is_committed).await
+        let Some(link) = self.link(shard) else { return Finished::NotYet };
+        finish_on(&link, Instant::now(), id, &id.gid(participant), is_committed).await
     }
 
     /// What is prepared on any shard, for people to see. Shards that cannot be asked are left out.
     pub async fn in_doubt(self: &Arc<Self>) -> Vec<InDoubt> {
         let this = Arc::clone(self);
         let looking = self.runtime.spawn(async move {
+            let asked_at = Instant::now();
             let mut found = BTreeMap::<TransactionId, InDoubt>::new();
-            for (link, prepared) in this.look().await.prepared {
-                let shard = link.lock().await.shard.name.clone();
+            for (link, prepared) in this.look(asked_at).await.prepared {
                 let entry = found.entry(prepared.id.clone()).or_insert_with(|| InDoubt {
                     id: prepared.id.clone(),
                     is_committed: None,
                     shards: Vec::new(),
                     age: Duration::ZERO,
                 });
-                entry.shards.push(shard);
+                entry.shards.push(link.shard.name.clone());
                 entry.age = entry.age.max(prepared.age);
             }
             let mut all: Vec<InDoubt> = found.into_values().collect();
             for transaction in &mut all {
-                transaction.is_committed = this.decision(&transaction.id).await;
+                transaction.is_committed = this.decision(&transaction.id, asked_at).await;
             }
             all
         });
@@ -334,14 +366,9 @@ impl Recovery {
     }
 
     /// As far as it is made and can be read; changes nothing.
-    async fn decision(&self, id: &TransactionId) -> Option<bool> {
-        for link in self.links() {
-            let mut link = link.lock().await;
-            if link.known_uuid().await == Some(id.decider_uuid()) {
-                return link.decision(id).await.ok().flatten();
-            }
-        }
-        None
+    async fn decision(&self, id: &TransactionId, asked_at: Instant) -> Option<bool> {
+        let decider = self.decider(id, asked_at).await.ok()?;
+        decider.turn(asked_at).await.ok()?.decision(id).await.ok().flatten()
     }
 
     // ---- before a shard is used again ----
@@ -355,9 +382,7 @@ impl Recovery {
     /// A connection to the shard was opened. Perhaps since idle ones have ended with the shard's server, which has come back with
     /// what was prepared there: recovery's own connection has ended then as well.
     pub fn was_opened(&self, shard: ShardId) {
-        let link = self.links.lock().get(&shard).cloned();
-        let is_alive = link.is_some_and(|link| link.try_lock().is_ok_and(|mut link| link.is_alive()));
-        if !is_alive {
+        if !self.links.known(shard).is_some_and(|link| link.is_alive()) {
             self.was_away(shard);
         }
     }
@@ -373,7 +398,7 @@ impl Recovery {
     pub async fn before_use(self: &Arc<Self>, shard: ShardId) {
         let this = Arc::clone(self);
         let looking = self.runtime.spawn(async move { Box::pin(this.finish_decided(shard)).await });
-        match tokio::time::timeout(BEFORE_USE_TIMEOUT, looking).await {
+        match timeout(BEFORE_USE_TIMEOUT, looking).await {
             // One that was never made ready has never taken part in anything.
             Ok(Ok(Ok(()) | Err(LinkError::NotReady))) => {}
             Ok(Ok(Err(error))) => {
@@ -389,22 +414,25 @@ impl Recovery {
     }
 
     async fn finish_decided(&self, shard: ShardId) -> Result<(), LinkError> {
-        let Some(shard) = self.map.snapshot().shard(shard).cloned() else { return Ok(()) };
-        let link = self.link(&shard);
-        let prepared = link.lock().await.prepared(self.registry.cluster()).await?;
-        for prepared in prepared {
-            if !self.registry.is_active(&prepared.id) && self.decision(&prepared.id).await.is_some() {
+        let (asked_at, Some(link)) = (Instant::now(), self.link(shard)) else { return Ok(()) };
+        for prepared in prepared_on(&link, asked_at, self.registry.cluster()).await? {
+            if !self.registry.is_active(&prepared.id) && self.decision(&prepared.id, asked_at).await.is_some() {
                 // Read again in a way that waits for standbys: what a fail-over may still take back is not acted upon.
-                let Ok(is_committed) = self.resolve(&prepared.id).await else { continue };
-                self.finish_prepared(is_committed, vec![(Arc::clone(&link), prepared)]).await;
+                let Ok(is_committed) = self.resolve(&prepared.id, asked_at).await else { continue };
+                self.finish_prepared(is_committed, vec![(Arc::clone(&link), prepared)], asked_at).await;
             }
         }
         Ok(())
     }
 }
 
+async fn prepared_on(link: &SharedLink, asked_at: Instant, cluster: &str) -> Result<Vec<Prepared>, LinkError> {
+    link.turn(asked_at).await?.prepared(cluster).await
+}
+
 /// One participant. Where there is none any more its row tells a part that was committed from one that was lost.
-async fn finish_on(link: &mut Link, id: &TransactionId, gid: &str, is_committed: bool) -> Finished {
+async fn finish_on(link: &SharedLink, asked_at: Instant, id: &TransactionId, gid: &str, is_committed: bool) -> Finished {
+    let Ok(mut link) = link.turn(asked_at).await else { return Finished::NotYet };
     match link.finish(gid, is_committed).await {
         Finish::Done => Finished::Done,
         Finish::Busy | Finish::Lost => Finished::NotYet,
@@ -417,8 +445,14 @@ async fn finish_on(link: &mut Link, id: &TransactionId, gid: &str, is_committed:
     }
 }
 
+/// Even where the deadline is over there is time for one attempt on a shard that answers.
+async fn by_deadline<T>(attempts: JoinHandle<T>, deadline: Instant) -> Option<T> {
+    timeout_at(deadline.max(Instant::now() + ATTEMPT_MIN), attempts).await.ok()?.ok()
+}
+
 /// Rounds follow each other within this, mostly.
 const ROUND_GAP_MAX: Duration = Duration::from_secs(3);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
+const ATTEMPT_MIN: Duration = Duration::from_secs(1);
 /// A session does not wait longer for a shard that has just come back.
 const BEFORE_USE_TIMEOUT: Duration = Duration::from_secs(3);

@@ -399,14 +399,16 @@ impl Session {
             }
             match self.commit_on(index).await {
                 Ok(()) => is_committed |= has_written,
-                Err(Failure::End(end)) => return Err(end.into()),
+                // Nothing was to be kept here, and what was read counts.
+                Err(Failure::End(end)) if !has_written && self.isolation() != Isolation::Serializable => {
+                    self.end_after_answer(end)?;
+                }
                 Err(Failure::Error(error)) if !has_written && self.isolation() != Isolation::Serializable => {
-                    // Nothing was to be kept here, and what was read counts.
                     tracing::warn!(%error, "a shard that only read was lost at the end of its transaction");
                 }
                 Err(failure) => {
                     self.rollback_everywhere().await?;
-                    return Err(commit_failure(failure));
+                    return Err(self.commit_failure(failure));
                 }
             }
         }
@@ -468,7 +470,7 @@ impl Session {
         Ok(())
     }
 
-    /// Cannot fail: a participant that does not answer is closed, which rolls it back.
+    /// Cannot fail: a participant that does not answer is closed, which rolls it back. An error: the client has gone.
     pub(in crate::session) async fn rollback_everywhere(&mut self) -> Result<(), SessionEnd> {
         let mut index = 0;
         while let Some(participant) = self.transaction.participants().get(index) {
@@ -476,7 +478,7 @@ impl Session {
             if participant.has_begun {
                 match self.finish_on(index, "ROLLBACK").await {
                     Ok(()) | Err(Failure::Forwarded) => {}
-                    Err(Failure::End(end)) => return Err(end),
+                    Err(Failure::End(end)) => self.end_after_answer(end)?,
                     Err(failure) => tracing::warn!(?failure, "rollback not confirmed, connection closed"),
                 }
             }
@@ -705,17 +707,30 @@ fn not_committed(shard: &str) -> PgError {
         .with_hint("Retry the transaction.")
 }
 
-/// When the connection broke before the shard's answer to COMMIT, nobody knows.
-pub(in crate::session) fn commit_failure(failure: Failure) -> Failure {
-    match failure {
-        Failure::Error(error) if error.code == SqlState::CONNECTION_FAILURE => {
-            PgError::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, "the outcome of COMMIT is unknown")
-                .with_detail(format!("The {} before it answered.", error.message))
-                .with_hint("Check whether the transaction was applied before you repeat it.")
-                .into()
+impl Session {
+    /// When the connection broke before the shard's answer to COMMIT, nobody knows. So it is when the proxy has given it up, as the shard
+    /// has sent too much.
+    pub(in crate::session) fn commit_failure(&mut self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Error(error) if is_loss(&error) => unknown_outcome(&error).into(),
+            Failure::End(SessionEnd::Fatal(error)) if is_loss(&error) => {
+                let unknown = unknown_outcome(&error);
+                self.transaction.ending.get_or_insert(error);
+                unknown.into()
+            }
+            other => other,
         }
-        other => other,
     }
+}
+
+fn is_loss(error: &PgError) -> bool {
+    matches!(error.code, SqlState::CONNECTION_FAILURE | SqlState::CONFIGURATION_LIMIT_EXCEEDED)
+}
+
+fn unknown_outcome(loss: &PgError) -> PgError {
+    PgError::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, "the outcome of COMMIT is unknown")
+        .with_detail(format!("The {} before it answered.", loss.message))
+        .with_hint("Check whether the transaction was applied before you repeat it.")
 }
 
 /// A shard that has not answered may commit yet.

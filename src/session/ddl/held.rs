@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::redefined::until;
+use super::schema_reader::OPENS_SOON;
 use crate::error::{PgError, SqlState};
 use crate::session::gateway::Gateway;
 use crate::session::{Failure, Session};
@@ -52,7 +53,7 @@ impl Gateway {
     /// Cancel safe.
     async fn look_for_held(&self) -> Result<(), PgError> {
         if let Ok(reader) = self.schema_reader.try_lock() {
-            Box::pin(self.read_catalog(reader)).await?;
+            Box::pin(self.read_catalog(reader, OPENS_SOON)).await?;
         }
         sleep(PAUSE).await;
         Ok(())

@@ -10,12 +10,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::MutexGuard;
 use tokio::time::{Instant, sleep};
 
 use crate::catalog::{ByOid, Catalog, SequenceName};
 use crate::error::{PgError, SqlState};
 use crate::session::ddl::own_catalog::OwnCatalog;
-use crate::session::ddl::schema_reader::SchemaReader;
+use crate::session::ddl::schema_reader::{OPENS_SOON, OPENS_WITHIN, SchemaReader};
 use crate::session::gateway::Gateway;
 use crate::session::sequences::numbered::Numbered;
 use crate::session::{Failure, Session};
@@ -93,6 +94,14 @@ impl CatalogMark {
     }
 }
 
+/// The last reading of the home shard's schema has failed.
+pub struct Unread {
+    /// What the map said when it began.
+    mark: CatalogMark,
+    at: Instant,
+    error: PgError,
+}
+
 impl Gateway {
     /// Does the catalogue show all changes that this map knows of? The map may be older than the catalogue, and often is not.
     #[inline]
@@ -100,40 +109,64 @@ impl Gateway {
         **self.catalog_mark.load() == CatalogMark::of(map)
     }
 
-    /// As [`Gateway::follow_schema`]. While the home shard is away, the catalogue that is known serves on, unless the shards'
+    /// May statements be planned by the catalogue that is known? While the home shard does not answer it serves on, unless the shards'
     /// schema itself has changed.
-    pub(in crate::session) async fn follow_schema_for(&self, map: &MapSnapshot) -> Result<(), PgError> {
-        let Err(error) = self.follow_schema().await else { return Ok(()) };
+    #[inline]
+    pub(in crate::session) fn serves_catalog(&self, map: &MapSnapshot) -> bool {
+        self.has_catalog_for(map) || self.serves_known_catalog(map)
+    }
+
+    /// A failed reading counts for as long as the schema watch needs for the next one.
+    fn serves_known_catalog(&self, map: &MapSnapshot) -> bool {
+        let is_unread = |unread: &Unread| unread.mark == CatalogMark::of(map) && unread.at.elapsed() < UNREAD_FOR;
+        self.is_of_known_schema(map) && self.schema_unread.lock().as_ref().is_some_and(is_unread)
+    }
+
+    fn is_of_known_schema(&self, map: &MapSnapshot) -> bool {
         let (known, wanted) = (**self.catalog_mark.load(), CatalogMark::of(map));
-        if (known.incarnation, known.schema_version) == (wanted.incarnation, wanted.schema_version) {
-            tracing::debug!(%error, "the home shard's schema could not be read; the one that is known is used");
-            return Ok(());
-        }
-        Err(error)
+        (known.incarnation, known.schema_version) == (wanted.incarnation, wanted.schema_version)
     }
 
     /// Reads the schema anew, unless somebody has done so since the map changed. Cancel safe.
     pub async fn follow_schema(&self) -> Result<(), PgError> {
-        let reader = self.schema_reader.lock().await;
+        let reader = self.schema_reader_since(Instant::now()).await?;
         if self.has_catalog_for(&self.map.load()) {
             return Ok(());
         }
-        Box::pin(self.read_catalog(reader)).await
+        Box::pin(self.read_catalog(reader, OPENS_SOON)).await
     }
 
     /// Reads the home shard's schema; replaces the catalogue when it differs. One reader at a time. Cancel safe.
     pub async fn refresh_catalog(&self) -> Result<(), PgError> {
-        let reader = self.schema_reader.lock().await;
-        Box::pin(self.read_catalog(reader)).await
+        let reader = self.schema_reader_since(Instant::now()).await?;
+        Box::pin(self.read_catalog(reader, OPENS_WITHIN)).await
     }
 
+    /// Those who waited while a reading failed share its failure: each would wait for all before it otherwise.
+    async fn schema_reader_since(&self, asked_at: Instant) -> Result<MutexGuard<'_, SchemaReader>, PgError> {
+        let reader = self.schema_reader.lock().await;
+        match &*self.schema_unread.lock() {
+            Some(unread) if unread.at >= asked_at => Err(unread.error.clone()),
+            Some(_) | None => Ok(reader),
+        }
+    }
+
+    /// `opens_within`: how long the home shard may take to let the reader in.
     pub(in crate::session) async fn read_catalog(
         &self,
-        mut reader: tokio::sync::MutexGuard<'_, SchemaReader>,
+        mut reader: MutexGuard<'_, SchemaReader>,
+        opens_within: Duration,
     ) -> Result<(), PgError> {
         let mark = CatalogMark::of(&self.map.load());
         let Some(home) = self.map.snapshot().shards.iter().find(|shard| shard.is_home).cloned() else { return Ok(()) };
-        let mut catalog = reader.read(&home).await?;
+        let mut catalog = match reader.read(&home, opens_within).await {
+            Ok(catalog) => catalog,
+            Err(error) => {
+                *self.schema_unread.lock() = Some(Unread { mark, at: Instant::now(), error: error.clone() });
+                return Err(error);
+            }
+        };
+        *self.schema_unread.lock() = None;
         self.counters.schema_reading(reader.known.was_full());
         let known = self.catalog.load_full();
         if catalog.shows_same_as(&known) {
@@ -204,6 +237,28 @@ impl Gateway {
 }
 
 impl Session {
+    /// The schema is read anew before a statement. Moves wait for those who use an older map, so none may be held meanwhile.
+    pub(in crate::session) async fn wait_for_catalog(&self) -> Result<(), Failure> {
+        match self.while_patient(self.gateway.follow_schema()).await? {
+            Err(error) if !self.gateway.is_of_known_schema(&self.gateway.map.load()) => Err(error.into()),
+            Err(error) => {
+                tracing::debug!(%error, "the home shard's schema could not be read; the one that is known is used");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// The client may cancel, and its own limits count.
+    async fn while_patient<T>(&self, reading: impl Future<Output = T>) -> Result<T, Failure> {
+        let patience = self.patience();
+        tokio::select! {
+            biased;
+            read = reading => Ok(read),
+            failure = patience.ends(&self.cancel) => Err(failure),
+        }
+    }
+
     /// Says in the map database that the shards' schema is about to change. Once a transaction.
     pub(in crate::session) async fn announce_schema_change(&mut self, tag: &str) -> Result<(), Failure> {
         if self.transaction.schema_change.is_none() {
@@ -306,7 +361,7 @@ impl Session {
         if !self.is_in_doubt(&read.analyzed) {
             return Ok(read);
         }
-        self.gateway.refresh_catalog().await?;
+        self.while_patient(self.gateway.refresh_catalog()).await??;
         Box::pin(self.refresh_context_for(text)).await?;
         self.read(text).await
     }
@@ -326,6 +381,8 @@ pub(super) fn same_oids(one: &Catalog, other: &Catalog) -> bool {
     same(&one.relations, &other.relations) && same(&one.functions, &other.functions) && same(&one.types, &other.types)
 }
 
+/// The schema watch tries again after every failure, each time for a few seconds.
+const UNREAD_FOR: Duration = Duration::from_secs(15);
 /// How long a change of the schema waits for moves to end.
 const MOVES_PATIENCE: Duration = Duration::from_secs(20);
 const MOVES_POLL_INTERVAL: Duration = Duration::from_millis(50);

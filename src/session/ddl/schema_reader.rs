@@ -41,17 +41,20 @@ struct Kept {
 /// A whole reading once in this time costs little.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 /// The connection answers at once, or it is another one's turn.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+/// For a statement that can do without: a server that takes longer to let one in does not answer at all.
+pub(super) const OPENS_SOON: Duration = Duration::from_secs(3);
+pub(super) const OPENS_WITHIN: Duration = Duration::from_secs(10);
 /// For the connection and the queries, however often they are tried.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl SchemaReader {
     /// Without definitions that others hold. Within [`READ_TIMEOUT`]. Cancel safe: the connection is closed then.
-    pub(super) async fn read(&mut self, shard: &Shard) -> Result<Catalog, PgError> {
-        in_time(shard, self.read_changes(shard)).await
+    pub(super) async fn read(&mut self, shard: &Shard, opens_within: Duration) -> Result<Catalog, PgError> {
+        in_time(shard, self.read_changes(shard, opens_within)).await
     }
 
-    async fn read_changes(&mut self, shard: &Shard) -> Result<Catalog, PgError> {
+    async fn read_changes(&mut self, shard: &Shard, opens_within: Duration) -> Result<Catalog, PgError> {
         let is_usable = |kept: &Kept| kept.url == shard.url && kept.opened.elapsed() < KEPT_FOR;
         let mut kept = self.kept.take().filter(is_usable);
         if let Some(last) = &mut kept
@@ -63,7 +66,7 @@ impl SchemaReader {
             Some(kept) => kept,
             None => {
                 self.known.forget_connection();
-                let (connection, pledge) = Box::pin(open(shard)).await?;
+                let (connection, pledge) = Box::pin(open(shard, opens_within)).await?;
                 Kept { url: shard.url.clone(), opened: Instant::now(), connection, pledge }
             }
         };
@@ -115,7 +118,7 @@ pub(in crate::session) async fn read(shard: &Shard, known: &mut Known) -> Result
 }
 
 async fn read_whole(shard: &Shard, known: &mut Known) -> Result<Catalog, PgError> {
-    let (mut connection, _) = Box::pin(open(shard)).await?;
+    let (mut connection, _) = Box::pin(open(shard, OPENS_WITHIN)).await?;
     let catalog = catalog_reader::read(&mut connection, known, WhenHeld::LeaveOut).await.map_err(|error| failed(shard, &error))?;
     if let Err(error) = connection.close().await {
         tracing::debug!(%error, "connection for the schema not closed in order");
@@ -125,12 +128,19 @@ async fn read_whole(shard: &Shard, known: &mut Known) -> Result<Catalog, PgError
 
 /// A server that accepts a connection may answer nothing on it.
 async fn in_time(shard: &Shard, reading: impl Future<Output = Result<Catalog, PgError>>) -> Result<Catalog, PgError> {
-    let late = |_| Err(unreadable(shard).with_detail(format!("There was no answer within {} s.", READ_TIMEOUT.as_secs())));
-    timeout(READ_TIMEOUT, Box::pin(reading)).await.unwrap_or_else(late)
+    timeout(READ_TIMEOUT, Box::pin(reading)).await.unwrap_or_else(|_| Err(no_answer_within(shard, READ_TIMEOUT)))
+}
+
+fn no_answer_within(shard: &Shard, limit: Duration) -> PgError {
+    unreadable(shard).with_detail(format!("There was no answer within {} s.", limit.as_secs()))
 }
 
 /// To the shard's primary, and to no other database.
-async fn open(shard: &Shard) -> Result<(PgConnection, Option<Pledge>), PgError> {
+async fn open(shard: &Shard, within: Duration) -> Result<(PgConnection, Option<Pledge>), PgError> {
+    timeout(within, Box::pin(try_to_open(shard))).await.unwrap_or_else(|_| Err(no_answer_within(shard, within)))
+}
+
+async fn try_to_open(shard: &Shard) -> Result<(PgConnection, Option<Pledge>), PgError> {
     let url =
         ShardUrl::parse(&shard.url).map_err(|error| unreadable(shard).with_detail(format!("Its URL cannot be used: {error}.")))?;
     let expected = shard.identity.is_some().then(|| Expected::of(shard));

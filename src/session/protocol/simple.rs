@@ -263,6 +263,7 @@ impl Session {
     }
 
     async fn run_one_of_several(&mut self, alone: &str) -> Result<(), Failure> {
+        self.check_not_ending()?;
         self.forget_running_effects();
         self.refresh_context_for(alone).await?;
         let read = self.read_anew(alone).await?;

@@ -346,7 +346,7 @@ impl Session {
                     self.check_right(&sequence, Right::Look).await?;
                     number
                 }
-                Number::Unique => self.gateway.control.unique_id().await?,
+                Number::Unique => self.next_unique_id().await?,
                 Number::Set { sequence, number, is_called } => {
                     self.check_not_restarted(sequence)?;
                     Box::pin(self.set_number(sequence, *number, *is_called)).await?;
@@ -355,6 +355,16 @@ impl Session {
             });
         }
         Ok(Some(numbers))
+    }
+
+    /// Waits for the map no longer than the client does.
+    pub(in crate::session) async fn next_unique_id(&self) -> Result<i64, Failure> {
+        let patience = self.patience();
+        tokio::select! {
+            biased;
+            id = self.gateway.control.unique_id() => Ok(id?),
+            failure = patience.ends(&self.cancel) => Err(failure),
+        }
     }
 
     pub(in crate::session) fn check_not_restarted(&mut self, sequence: &SequenceName) -> Result<(), PgError> {

@@ -166,10 +166,9 @@ impl Session {
         }
         let id = active.id.as_str().to_owned();
         drop((active, places));
-        let lost = self.forget_lost(&report.lost);
+        self.forget_lost(&report.lost)?;
         match report.outcome {
             Outcome::Committed => {
-                lost?;
                 self.end_those_who_read(true).await?;
                 self.note_undelivered(&report.undelivered)?;
                 for (_, shard) in &report.undelivered {
@@ -182,7 +181,6 @@ impl Session {
             }
             Outcome::RefusedBy(shard, body) => {
                 self.rollback_everywhere().await?;
-                lost?;
                 Err(Failure::Shard(crate::session::reads::scatter::with_shard_named(
                     &crate::session::protocol::describe::error_frame(&body),
                     &shard,
@@ -190,12 +188,10 @@ impl Session {
             }
             Outcome::Aborted(error) => {
                 self.rollback_everywhere().await?;
-                lost?;
                 Err(error.into())
             }
             Outcome::Unknown => {
                 self.rollback_everywhere().await?;
-                lost?;
                 Err(unknown(&id).into())
             }
         }
@@ -302,19 +298,18 @@ impl Session {
         })
     }
 
-    /// Connections that broke in the commit. An error: the session cannot go on without one of them.
-    fn forget_lost(&mut self, shards: &[ShardId]) -> Result<(), Failure> {
-        let mut result = Ok(());
+    /// Connections that broke in the commit.
+    fn forget_lost(&mut self, shards: &[ShardId]) -> Result<(), SessionEnd> {
         for shard in shards {
             let Some(index) = self.transaction.index_of(*shard) else { continue };
             let Some(participant) = self.transaction.participants.get_mut(index) else { continue };
             participant.has_begun = false;
             let error = lost(&participant.connection.pool().address.name.clone(), &ConnectionError::Closed);
             if let Failure::End(end) = self.remove_lost(index, error, true) {
-                result = Err(end.into());
+                self.end_after_answer(end)?;
             }
         }
-        result
+        Ok(())
     }
 
     /// `are_all`: the writers have ended.
@@ -340,7 +335,7 @@ impl Session {
         let (told, flushes) = (self.client.output.len(), self.client.flushes);
         match self.commit_on(index).await {
             Ok(()) => {}
-            Err(Failure::End(end)) => return Err(end),
+            Err(Failure::End(end)) => self.end_after_answer(end)?,
             Err(failure) => {
                 if flushes == self.client.flushes {
                     self.client.output.truncate(told);

@@ -66,7 +66,6 @@ impl Session {
             }
             match self.commit_on(index).await {
                 Ok(()) => done.push(name),
-                Err(Failure::End(end)) => return Err(end.into()),
                 Err(failure) => {
                     if !done.is_empty() {
                         let undone: Vec<String> =
@@ -74,7 +73,7 @@ impl Session {
                         self.warn(SqlState::WARNING, &report(&done, &name, &undone));
                     }
                     self.rollback_everywhere().await?;
-                    return Err(crate::session::commands::command::commit_failure(failure));
+                    return Err(self.commit_failure(failure));
                 }
             }
         }

@@ -138,6 +138,8 @@ pub(super) struct Transaction {
     pub dropped: Vec<(usize, SequenceName)>,
     /// Nobody else draws from these.
     pub closed: Vec<SequenceName>,
+    /// Why the session ends when the client has heard what has become of the transaction.
+    pub ending: Option<PgError>,
     /// LISTEN and UNLISTEN, and how many savepoints there were.
     pub listens: Vec<(usize, ListenChange)>,
     /// The shard that cannot be prepared.
@@ -180,6 +182,7 @@ impl Transaction {
             alterations: Vec::new(),
             dropped: Vec::new(),
             closed: Vec::new(),
+            ending: None,
             listens: Vec::new(),
             decider: None,
             lost: None,

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use shardgate::demo::servers::StopMode;
 
 use super::stage::{Stage, succeed};
-use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
+use crate::support::{Cluster, Frozen, Proxy, ProxyOptions, WireClient};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_shard_is_noticed_by_its_own_statements_only() {
@@ -150,6 +150,7 @@ async fn without_home_the_other_shards_go_on() {
     let (home, other) = (stage.key(0, 0), stage.key(1, 0));
     let mut client = stage.client().await;
     succeed(&mut client, &format!("SELECT owner FROM accounts WHERE id = {other}")).await;
+    a_home_shard_that_stands_still_holds_up_nobody(&stage, other).await;
     stage.cluster.shard_server_mut(0).kill().expect("kill home");
     for _ in 0..5 {
         assert_eq!(client.value(&format!("SELECT owner FROM accounts WHERE id = {other}")).await, format!("o{other}"));
@@ -166,6 +167,45 @@ async fn without_home_the_other_shards_go_on() {
         assert!(back_at.elapsed() < Duration::from_secs(2), "not back within two seconds");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// Its schema has to be read again, as its row in the map has changed, and it says neither yes nor no.
+async fn a_home_shard_that_stands_still_holds_up_nobody(stage: &Stage, other: i64) {
+    let statement = format!("SELECT owner FROM accounts WHERE id = {other}");
+    let mut clients = Vec::new();
+    for _ in 0..8 {
+        clients.push(stage.client().await);
+    }
+    let mut hurried = stage.client().await;
+    succeed(&mut hurried, "SET statement_timeout = '300ms'").await;
+    let map = stage.cluster.connect_map().await;
+    let frozen = Frozen::server(stage.cluster.shard_server(0));
+    let alter = "SELECT shardgate_map.alter_shard('test', 'shard0', NULL, NULL, NULL, 3, NULL, NULL, NULL, NULL)";
+    map.batch_execute(alter).await.expect("another capacity");
+    let altered_at = Instant::now();
+    loop {
+        let asked_at = Instant::now();
+        let told = hurried.ask(&statement).await;
+        assert!(asked_at.elapsed() < Duration::from_secs(1), "{:?}: {told}", asked_at.elapsed());
+        if told == "E(57014 canceling statement due to statement timeout) Z(I)" {
+            break;
+        }
+        assert!(altered_at.elapsed() < Duration::from_secs(3), "nobody waits for the schema: {told}");
+    }
+    for client in &mut clients {
+        client.query(&statement);
+        client.flush().await;
+    }
+    for client in &mut clients {
+        assert_eq!(client.transcript().await, format!("T(owner) D(o{other}) C(SELECT 1) Z(I)"));
+    }
+    assert!(altered_at.elapsed() < Duration::from_secs(8), "{:?}", altered_at.elapsed());
+    for client in &mut clients {
+        let asked_at = Instant::now();
+        assert_eq!(client.value(&statement).await, format!("o{other}"));
+        assert!(asked_at.elapsed() < Duration::from_secs(1), "{:?}", asked_at.elapsed());
+    }
+    frozen.thaw();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -170,6 +170,8 @@ async fn another_map_server_has_a_new_incarnation_and_everything_is_loaded_again
     let mut cluster = map_cluster().await;
     let map = map_with_shards(&cluster).await;
     let before = (map.snapshot().epoch, map.statistics().full_loads);
+    let ids = map.store().reserve_unique_ids(10).await.expect("a block");
+    assert!(map.store().reserve_unique_ids(10).await.expect("a block").start - ids.start < MINUTE_OF_IDS);
     let client = cluster.connect_map().await;
     client.batch_execute("ALTER SYSTEM SET restore_command = 'false'").await.expect("restore_command");
     // By the clock of the server before, which is ahead of the next one's.
@@ -194,8 +196,15 @@ async fn another_map_server_has_a_new_incarnation_and_everything_is_loaded_again
     let take = "SELECT shardgate_map.take_move($1, 78, interval '0', interval '0')";
     let term: Option<i64> = client.query_one(take, &[&driven]).await.expect("taken").get(0);
     assert!(term.is_some(), "a driver that is gone keeps the move for a day");
+    // Its clock may lag behind, and what was given away last may be forgotten.
+    let later = map.store().reserve_unique_ids(10).await.expect("a block");
+    assert!(later.start - ids.start > MINUTE_OF_IDS, "{later:?} after {ids:?}");
+    assert_eq!(map.store().reserve_unique_ids(10).await.expect("a block").start, later.end, "once");
     map.close().await;
 }
+
+/// Milliseconds are in the upper bits.
+const MINUTE_OF_IDS: i64 = 60_000 << 22;
 
 #[tokio::test]
 async fn the_lease_tells_the_epoch_that_no_statement_is_older_than() {

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::Ledger;
 use crate::sessions::Stage;
-use crate::support::{Cluster, Message, Proxy, ProxyOptions, WireClient, volume};
+use crate::support::{Cluster, Message, Proxy, ProxyOptions, WireClient, connect, volume};
 
 /// Everything that is back is recovered within this, a proxy's lease included.
 const RECOVERED_WITHIN: Duration = Duration::from_secs(10);
@@ -271,6 +271,40 @@ async fn what_is_in_doubt_is_shown_and_others_prepared_transactions_are_left_alo
     }
     for gid in foreign {
         direct.batch_execute(&format!("COMMIT PREPARED '{gid}'")).await.expect("still there");
+    }
+    what_a_dropped_shard_has_prepared_is_finished(&stage, &other, &points).await;
+}
+
+/// The shard leaves the map between the moment at which nothing was prepared there and the one at which something is.
+async fn what_a_dropped_shard_has_prepared_is_finished(stage: &Stage, other: &Proxy, points: &Points) {
+    stage.cluster.create_database("spare").await;
+    let admin = other.connect().await;
+    let added = format!("SELECT shardgate.add_shard('spare', '{}')", stage.cluster.url_on_shard(0, "spare"));
+    admin.batch_execute(&added).await.expect("added");
+    let direct = connect(&stage.cluster.url_on_shard(0, "spare")).await;
+    let recoveries = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'shardgate recovery'";
+    let deadline = Instant::now() + RECOVERED_WITHIN;
+    while direct.query(recoveries, &[]).await.expect("connections").is_empty() {
+        assert!(Instant::now() < deadline, "recovery does not look at the new shard");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let dying = Proxy::start(&stage.cluster, points.options());
+    let mut client = WireClient::connect(dying.address()).await;
+    write(&mut client, stage, &uuid(78)).await;
+    assert_eq!(client.ask("UPDATE currencies SET name = name").await, "C(UPDATE 2) Z(T)");
+    points.arm("before_prepare", "hold");
+    let committing = tokio::spawn(async move { commit(&mut client).await });
+    points.until_reached("before_prepare").await;
+    admin.batch_execute("SELECT shardgate.drop_shard('spare')").await.expect("dropped");
+    points.arm("before_decision", "abort");
+    points.release("before_prepare");
+    assert_eq!(committing.await.expect("no panic"), Told::Nothing);
+    let prepared = "SELECT FROM pg_prepared_xacts WHERE database = current_database()";
+    assert!(!direct.query(prepared, &[]).await.expect("prepared").is_empty(), "it was not in time");
+    let deadline = Instant::now() + RECOVERED_WITHIN;
+    while !direct.query(prepared, &[]).await.expect("prepared").is_empty() {
+        assert!(Instant::now() < deadline, "not recovered");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

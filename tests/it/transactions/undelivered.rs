@@ -3,13 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-
 use super::Ledger;
 use super::kills::{Points, Told, commit, found_now, uuid, write};
 use super::leftover::Leftover;
 use crate::sessions::Stage;
-use crate::support::{Cluster, Message, Proxy, ProxyOptions, WireClient};
+use crate::support::{Cluster, Frozen, Message, Proxy, ProxyOptions, WireClient};
 
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -103,6 +101,7 @@ async fn an_unknown_outcome_names_its_transaction_and_is_settled_later() {
     let points = Points::new();
     let mut stage = Stage::on(Cluster::separate_servers(3).await, options(&points, "1500")).await;
     Ledger::create(&stage).await;
+    nobody_waits_for_the_attempts_of_others(&stage, &points).await;
     let mut client = stage.client().await;
     write(&mut client, &stage, &uuid(1)).await;
     points.arm("before_decision", "hold");
@@ -118,6 +117,40 @@ async fn an_unknown_outcome_names_its_transaction_and_is_settled_later() {
     stage.cluster.shard_server_mut(0).start_again().expect("started again");
     Ledger::until_nothing_is_prepared(&stage, PATIENCE).await;
     assert_eq!(found_now(&stage, &uuid(1)).await, 0, "it had not been decided");
+}
+
+/// The deciding shard's machine stands still: each attempt on it takes seconds, and many commits wait for one.
+async fn nobody_waits_for_the_attempts_of_others(stage: &Stage, points: &Points) {
+    let mut clients = Vec::new();
+    for number in 10..16 {
+        let mut client = stage.client().await;
+        write(&mut client, stage, &uuid(number)).await;
+        clients.push(client);
+    }
+    points.arm("before_decision", "hold");
+    let committing: Vec<_> =
+        clients.into_iter().map(|mut client| tokio::spawn(async move { commit_told(&mut client).await })).collect();
+    let both = "SELECT FROM pg_prepared_xacts WHERE database = current_database()";
+    let participants = [stage.cluster.connect_shard(1).await, stage.cluster.connect_shard(2).await];
+    for participant in &participants {
+        while participant.query(both, &[]).await.expect("prepared").len() < committing.len() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    let frozen = Frozen::server(stage.cluster.shard_server(0));
+    points.release("before_decision");
+    let released_at = Instant::now();
+    for told in committing {
+        let told = described(&told.await.expect("no panic"));
+        assert!(told.starts_with("E(08007 the outcome of COMMIT is unknown") && told.ends_with("Z(I)"), "{told}");
+    }
+    assert!(released_at.elapsed() < Duration::from_secs(6), "{:?} where 3 s are allowed", released_at.elapsed());
+    frozen.thaw();
+    Ledger::until_nothing_is_prepared(stage, PATIENCE).await;
+    for number in 10..16 {
+        let found = found_now(stage, &uuid(number)).await;
+        assert!(found == 0 || found == 3, "{found} of 3");
+    }
 }
 
 /// A participant's part is gone while the transaction is committed: never a success, and somebody must look. Where it has been
@@ -151,6 +184,39 @@ async fn a_part_that_is_gone_is_a_success_only_if_it_was_applied() {
         }
         assert_eq!(found_now(&stage, &uuid(number)).await, found);
     }
+    a_session_that_ends_hears_first_what_it_has_committed(&stage, &points).await;
+}
+
+/// What is pinned to a connection ends the session with it: not before the client has heard what has become of its transaction.
+async fn a_session_that_ends_hears_first_what_it_has_committed(stage: &Stage, points: &Points) {
+    let direct = stage.cluster.connect_shard(1).await;
+    let cases = [("before_finish.1", 3, "C(COMMIT) Z(I)"), ("before_commit", 1, "E(08007 the outcome of COMMIT is unknown) Z(I)")];
+    for (number, (point, shards, wanted)) in cases.into_iter().enumerate() {
+        let mut client = stage.client().await;
+        for sql in ["SET shardgate.shard = 'shard1'", "SELECT pg_advisory_lock(4711)", "RESET shardgate.shard"] {
+            assert!(client.ask(sql).await.ends_with("Z(I)"), "{sql}");
+        }
+        let id = uuid(20 + number);
+        match shards {
+            3 => write(&mut client, stage, &id).await,
+            _ => {
+                let insert = format!("BEGIN; INSERT INTO ledger VALUES ('{id}', {}, 1)", stage.key(1, 0));
+                assert_eq!(client.ask(&insert).await, "C(BEGIN) C(INSERT 0 1) Z(T)");
+            }
+        }
+        points.arm(point, "hold");
+        let committing = tokio::spawn(async move { (commit_told(&mut client).await, client) });
+        points.until_reached(point).await;
+        let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711 AND granted";
+        assert!(direct.query_one(end, &[]).await.expect("a backend").get::<_, bool>(0));
+        points.release(point);
+        let (told, mut client) = committing.await.expect("no panic");
+        assert_eq!(described(&told), wanted);
+        let rest: Vec<String> = client.rest().await.iter().map(Message::describe).collect();
+        assert_eq!(rest, ["E(08006 connection to shard \"shard1\" was lost)"]);
+        Ledger::until_nothing_is_prepared(stage, PATIENCE).await;
+        assert_eq!(found_now(stage, &id).await, if shards == 3 { 3 } else { 0 });
+    }
 }
 
 /// The same in recovery's hands.
@@ -177,23 +243,13 @@ fn alarms(stage: &Stage, transaction: &str) -> usize {
     stage.proxy.log().lines().filter(|line| line.contains("ERROR") && line.contains(lost) && line.contains(transaction)).count()
 }
 
-/// A server's process that does not read what it is told; it goes on at the latest when this is dropped.
-struct Frozen(Pid);
-
-impl Frozen {
-    fn freeze(process_id: i32) -> Self {
-        let pid = Pid::from_raw(process_id).expect("a process");
-        kill_process(pid, Signal::STOP).expect("frozen");
-        Self(pid)
-    }
-}
-
-impl Drop for Frozen {
-    fn drop(&mut self) {
-        if let Err(error) = kill_process(self.0, Signal::CONT) {
-            eprintln!("a server's process cannot go on: {error}");
-        }
-    }
+/// As a server does with each new transaction id when a wraparound is near. It says nothing of the commit.
+async fn warn_with_each_decision(stage: &Stage) {
+    let sql = "CREATE FUNCTION shardgate.near_wraparound() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+                 RAISE WARNING 'database must be vacuumed within 1000000 transactions'; RETURN NEW; END $$; \
+               CREATE TRIGGER near_wraparound BEFORE INSERT OR UPDATE ON shardgate.decisions \
+                 FOR EACH ROW EXECUTE FUNCTION shardgate.near_wraparound()";
+    stage.cluster.connect_shard(0).await.batch_execute(sql).await.expect("a trigger");
 }
 
 /// Nothing is there to be rolled back when the commit is given up; then the PREPARE comes through.
@@ -205,8 +261,9 @@ async fn a_prepare_that_lands_late_is_rolled_back() {
     let mut client = stage.client().await;
     write(&mut client, &stage, &uuid(1)).await;
     let shard = stage.cluster.connect_shard(2).await;
+    warn_with_each_decision(&stage).await;
     let sql = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'";
-    let frozen = Frozen::freeze(shard.query_one(sql, &[]).await.expect("one transaction is open").get(0));
+    let frozen = Frozen::process(shard.query_one(sql, &[]).await.expect("one transaction is open").get(0));
     assert_eq!(commit(&mut client).await, Told::Failed("40001".to_owned()));
     Ledger::until_nothing_is_prepared(&stage, PATIENCE).await;
     points.arm("before_recovery_finish", "hold");

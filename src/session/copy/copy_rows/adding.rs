@@ -119,7 +119,7 @@ impl Session {
             }
         }
         for (index, type_oid) in &adding.unique_ids {
-            let id = self.gateway.control.unique_id().await?;
+            let id = self.next_unique_id().await?;
             if let Some(cell) = adding.cells.get_mut(*index) {
                 *cell = number_cell(&copy.format, id, *type_oid)?;
             }
