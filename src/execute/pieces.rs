@@ -21,10 +21,10 @@ use bytes::{Bytes, BytesMut};
 use super::aggregate::{CombineError, GroupRow, Groups, Seen, last_step_text};
 use super::ranks::{Ranks, Unranked, UnrankedColumn, unranked_columns};
 use super::scatter::{Rows, Spec, put_without_last_columns, sort_values};
-use super::sort_key::{SortValue, compare, is_ordered};
+use super::sort_key::{Printing, SortValue, compare, is_ordered};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::Format;
-use crate::sql::analysis::Combine;
+use crate::sql::analysis::{Combine, SortKey};
 use crate::wire::{FRAME_HEADER_BYTES, FieldDescription, data_row_columns, originate};
 
 /// The rows of one cursor.
@@ -139,7 +139,7 @@ impl Pieces {
 
     /// The rows that wait take more than they may.
     pub fn is_full(&self) -> bool {
-        !self.unranked.is_empty() && self.inputs.iter().map(|input| input.bytes).sum::<usize>() > self.spec.combine_bytes_max
+        !self.unranked.is_empty() && self.bytes() > self.spec.combine_bytes_max
     }
 
     /// Columns at the end that the client does not see.
@@ -191,14 +191,30 @@ impl Pieces {
         let Some(known) = self.inputs.get_mut(input) else { return Ok(()) };
         known.has_ended |= has_ended;
         for frame in rows {
-            let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
-            let values = sort_values(order_by, &self.columns, body, self.spec.printing).map_err(CombineError::Inexact)?;
+            let values = values_of(order_by, &self.columns, &frame, self.spec.printing)?;
             known.bytes += frame.len();
             known.row_count += 1;
             known.byte_count += frame.len() as u64;
             known.rows.push_back(Row { frame, values });
         }
         Ok(())
+    }
+
+    /// Do these two rows, whole frames, stand at the same place of the order?
+    pub fn are_tied(&self, one: &[u8], other: &[u8]) -> Result<bool, CombineError> {
+        let order_by = &self.spec.merge.order_by;
+        let values = |frame| values_of(order_by, &self.columns, frame, self.spec.printing);
+        Ok(one == other || compare(order_by, &values(one)?, &values(other)?).is_eq())
+    }
+
+    /// What there is still to come of the first shard, whoever asks for it; `None`: nothing.
+    pub fn next_piece(&self) -> Option<Need> {
+        self.inputs.first().filter(|input| !input.has_ended).map(|input| Need { input: 0, rows: input.piece(u64::MAX) })
+    }
+
+    /// Of the rows that wait.
+    pub fn bytes(&self) -> usize {
+        self.inputs.iter().map(|input| input.bytes).sum()
     }
 
     /// The next row of the answer. `wanted`: how many more the client asks for, this one included.
@@ -453,6 +469,17 @@ impl Input {
         };
         u32::try_from(fitting.min(wanted).clamp(1, ROWS_MAX)).unwrap_or(1)
     }
+}
+
+/// What a row, a whole frame, is sorted by.
+fn values_of(
+    order_by: &[SortKey],
+    columns: &[FieldDescription],
+    frame: &[u8],
+    printing: Printing,
+) -> Result<Vec<SortValue>, CombineError> {
+    let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+    sort_values(order_by, columns, body, printing).map_err(CombineError::Inexact)
 }
 
 /// Why this order cannot be merged.

@@ -25,7 +25,7 @@ async fn retire_pools(gateway: &Gateway) {
     let mut known = None;
     while epochs.changed().await.is_ok() {
         let snapshot = gateway.map.snapshot();
-        if known.replace(snapshot.declarations_version) != Some(snapshot.declarations_version) {
+        if known.replace(snapshot.tables_version) != Some(snapshot.tables_version) {
             gateway.keep_pools_of(&snapshot);
         }
     }

@@ -137,6 +137,24 @@ impl From<SessionEnd> for Failure {
     }
 }
 
+/// Of a message that is whole: the one behind it can be read.
+impl From<DecodeError> for Failure {
+    fn from(error: DecodeError) -> Self {
+        let code = match error {
+            DecodeError::FormatCode(_) => SqlState::INVALID_PARAMETER_VALUE,
+            DecodeError::FrameLength { .. }
+            | DecodeError::Truncated
+            | DecodeError::MissingTerminator
+            | DecodeError::TrailingBytes
+            | DecodeError::Invalid(_)
+            | DecodeError::FormatCount { .. }
+            | DecodeError::Subtype { .. }
+            | DecodeError::OutOfOrder { .. } => SqlState::PROTOCOL_VIOLATION,
+        };
+        PgError::new(code, error.to_string()).into()
+    }
+}
+
 /// Bytes from the client that do not fit the protocol: the stream cannot be trusted any more.
 impl From<DecodeError> for SessionEnd {
     fn from(error: DecodeError) -> Self {

@@ -71,6 +71,7 @@ use protocol::named::Named;
 use protocol::panicked::RunningStatement;
 use protocol::relay;
 use protocol::statement::{Portal, Statement};
+use reads::overflow::OpenOverflows;
 use reads::staying::NotStaying;
 use sequences::numbers::DrawnNumbers;
 use settings::current_user::Roles;
@@ -173,6 +174,8 @@ struct Running {
 /// Writes whose queries are answered first.
 #[derive(Default)]
 struct StagingState {
+    /// Where rows of their queries wait that are too many for memory.
+    open_overflows: OpenOverflows,
     /// The queries of one are being answered: what they are part of is not answered in stages again.
     is_under_way: bool,
     /// The map by which the first of them was routed.
@@ -618,6 +621,12 @@ impl Session {
                 Box::pin(self.settle_effects()).await?;
             }
             self.give_notifications();
+        }
+        if !self.transaction.is_open()
+            && self.transaction.participants().iter().any(|participant| participant.pinned_by.is_some())
+            && let Err(failure) = Box::pin(self.end_pins()).await
+        {
+            self.settle(failure)?;
         }
         self.release_idle();
         self.unpin_answered();

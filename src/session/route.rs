@@ -11,6 +11,7 @@ use arc_swap::Guard;
 use super::copy::copy_out::has_ascii_inside;
 use super::cursor::{self, HELD_CURSOR, Life, OnShard};
 use super::transaction::common_snapshot::is_by_key;
+use super::transaction::join::ADVISORY_LOCK;
 use super::writes::write::{Writing, WritingKind};
 use super::{Failure, Session};
 use crate::catalog::Catalog;
@@ -620,7 +621,7 @@ impl Session {
         self.pin_for_effects(index);
         let reason = match &statement.command {
             Command::DeclareCursor { is_hold: true, .. } => Some(HELD_CURSOR),
-            _ if statement.session_calls.contains(&SessionCall::AdvisoryLock) => Some("advisory lock"),
+            _ if statement.session_calls.contains(&SessionCall::AdvisoryLock) => Some(ADVISORY_LOCK),
             _ if statement.session_calls.contains(&SessionCall::SequenceValue) => Some("sequence value"),
             _ if statement.session_calls.contains(&SessionCall::Seed) => Some("seed"),
             _ => None,
@@ -638,11 +639,15 @@ impl Session {
                 self.cursors.remove(name);
                 self.portals.remove(name.as_bytes());
             }
-            Command::CloseCursor(None) => self.cursors.clear(),
+            Command::CloseCursor(None) => {
+                self.cursors.clear();
+                self.portals.keep_unnamed();
+            }
             _ => {}
         }
         if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant.has_locked |= matches!(statement.command, Command::Lock);
+            participant.has_unlocked |= statement.session_calls.contains(&SessionCall::AdvisoryUnlock);
         }
         if let (Some(reason), Some(participant)) = (reason, self.transaction.participants_mut().get_mut(index)) {
             participant.pin(reason);

@@ -15,6 +15,12 @@ pub enum DecodeError {
     TrailingBytes,
     #[error("invalid count or code {0} in message")]
     Invalid(i64),
+    #[error("unsupported format code: {0}")]
+    FormatCode(i16),
+    #[error("bind message has {formats} parameter formats but {parameters} parameters")]
+    FormatCount { formats: usize, parameters: usize },
+    #[error("invalid {message} message subtype {subtype}")]
+    Subtype { message: &'static str, subtype: u8 },
     #[error("message type 0x{tag:02x} out of order")]
     OutOfOrder { tag: u8 },
 }

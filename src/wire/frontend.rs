@@ -93,6 +93,10 @@ impl<'a> Bind<'a> {
         self.parameter_count > 0 && self.formats.contains(&1)
     }
 
+    pub fn result_format_count(&self) -> usize {
+        self.result_formats.len() / 2
+    }
+
     /// `after_names` with the results in these formats, two bytes a code.
     pub fn with_result_formats(&self, codes: &[u8]) -> Vec<u8> {
         let kept = self.after_names.len().saturating_sub(self.result_formats.len() + 2);
@@ -150,7 +154,7 @@ pub fn bind(body: &[u8]) -> Result<Bind<'_>, DecodeError> {
     check_formats(formats)?;
     let parameter_count = reader.count()?;
     if format_count > 1 && format_count != parameter_count {
-        return Err(DecodeError::Invalid(i64::try_from(format_count).unwrap_or(i64::MAX)));
+        return Err(DecodeError::FormatCount { formats: format_count, parameters: parameter_count });
     }
     let values = reader.rest();
     for _ in 0..parameter_count {
@@ -170,7 +174,7 @@ const WALKED_TO: usize = 16;
 fn check_formats(codes: &[u8]) -> Result<(), DecodeError> {
     match codes.chunks_exact(2).find(|code| !matches!(code, [0, 0 | 1])) {
         None => Ok(()),
-        Some(code) => Err(DecodeError::Invalid(code.iter().fold(0, |sum, &byte| (sum << 8) | i64::from(byte)))),
+        Some(code) => Err(DecodeError::FormatCode(code.iter().fold(0, |sum, &byte| (sum << 8) | i16::from(byte)))),
     }
 }
 
@@ -183,6 +187,14 @@ pub fn execute(body: &[u8]) -> Result<(&[u8], i32), DecodeError> {
 }
 
 pub fn describe(body: &[u8]) -> Result<Target<'_>, DecodeError> {
+    target(body, "DESCRIBE")
+}
+
+pub fn close(body: &[u8]) -> Result<Target<'_>, DecodeError> {
+    target(body, "CLOSE")
+}
+
+fn target<'a>(body: &'a [u8], message: &'static str) -> Result<Target<'a>, DecodeError> {
     let mut reader = Reader::new(body);
     let kind = reader.u8()?;
     let name = reader.cstr()?;
@@ -190,12 +202,8 @@ pub fn describe(body: &[u8]) -> Result<Target<'_>, DecodeError> {
     match kind {
         b'S' => Ok(Target::Statement(name)),
         b'P' => Ok(Target::Portal(name)),
-        other => Err(DecodeError::Invalid(i64::from(other))),
+        subtype => Err(DecodeError::Subtype { message, subtype }),
     }
-}
-
-pub fn close(body: &[u8]) -> Result<Target<'_>, DecodeError> {
-    describe(body)
 }
 
 #[cfg(test)]
@@ -248,8 +256,13 @@ mod tests {
     fn trailing_bytes_and_bad_codes_are_errors() {
         assert!(query(b"select 1\0x").is_err());
         assert!(query(b"select 1").is_err());
-        assert!(describe(b"Qx\0").is_err());
-        assert!(bind(b"\0\0\0\x01\0\x07\0\0\0\0").is_err(), "format code 7");
+        assert_eq!(describe(b"Qx\0").unwrap_err().to_string(), "invalid DESCRIBE message subtype 81");
+        assert_eq!(close(b"Qx\0").unwrap_err().to_string(), "invalid CLOSE message subtype 81");
+        assert_eq!(bind(b"\0\0\0\x01\0\x07\0\0\0\0").unwrap_err(), DecodeError::FormatCode(7));
+        assert_eq!(
+            bind(b"\0\0\0\x02\0\0\0\0\0\0\0\0").unwrap_err().to_string(),
+            "bind message has 2 parameter formats but 0 parameters"
+        );
         assert!(bind(b"\0\0\0\0\0\x01\xff\xff\xff\xf0\0\0").is_err(), "length -16");
     }
 }

@@ -25,7 +25,7 @@ use crate::error::{PgError, SqlState};
 use crate::session::protocol::statement::Statement;
 use crate::session::sequences::numbers::{with_more_parameters, with_position};
 use crate::session::writes::staged::sqlstate;
-use crate::session::{Failure, Session, SessionEnd, shutting_down};
+use crate::session::{Failure, Session, shutting_down};
 use crate::shard_key::Oid;
 use crate::shard_key::oid::TEXT;
 use crate::shardmap::{Shard, TableKind};
@@ -138,7 +138,7 @@ impl Session {
         if statement.analysis().is_some_and(|analysis| analysis.numbers != Numbers::None) {
             return Box::pin(self.bind_numbered(statement, body)).await;
         }
-        let bind = wire::bind(body).map_err(SessionEnd::from)?;
+        let bind = wire::bind(body)?;
         self.bind_statement(statement, &bind, body).await
     }
 
@@ -148,7 +148,7 @@ impl Session {
         statement: &Arc<Statement>,
         body: &[u8],
     ) -> Result<Option<(Arc<Statement>, Bytes)>, Failure> {
-        let bind = wire::bind(body).map_err(SessionEnd::from)?;
+        let bind = wire::bind(body)?;
         let Some(analysis) = statement.analysis() else { return Ok(None) };
         self.check_not_failed(&analysis.command)?;
         if Self::check_parameter_count(statement, &bind).is_err() {
@@ -184,7 +184,7 @@ impl Session {
             without.put_u8(0);
         }
         without.put_slice(&super::prepare::after_names(&[], bind.result_formats));
-        let bind = wire::bind(&without).map_err(SessionEnd::from)?;
+        let bind = wire::bind(&without)?;
         self.bound_with_answers(&text, &[], &bind).await
     }
 

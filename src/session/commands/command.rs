@@ -164,7 +164,7 @@ impl Session {
 
     /// Execute of a portal that the proxy runs itself.
     pub(in crate::session) async fn execute_own(&mut self, statement: &Arc<Statement>, bind: &[u8]) -> Result<(), Failure> {
-        let bind = wire::bind(bind).map_err(SessionEnd::from)?;
+        let bind = wire::bind(bind)?;
         let Some(analysis) = statement.analysis() else {
             originate::bare(&mut self.client.output, shard_tag::EMPTY_QUERY);
             return Ok(());
@@ -536,7 +536,7 @@ impl Session {
         let sql = format!("RELEASE SAVEPOINT {}", quoted_identifier(name));
         self.on_those_who_know(index, &sql, index).await?;
         self.transaction.release_savepoint(index);
-        self.keep_cursors_of(index);
+        self.keep_portals_of(index);
         originate::command_complete(&mut self.client.output, "RELEASE");
         Ok(())
     }
@@ -546,7 +546,7 @@ impl Session {
         let index = self.transaction.find_savepoint(name)?;
         let sql = format!("ROLLBACK TO SAVEPOINT {}", quoted_identifier(name));
         self.on_those_who_know(index, &sql, index + 1).await?;
-        self.forget_cursors_after(index).await;
+        self.forget_portals_after(index).await;
         self.temporary_tables.transaction_ended();
         self.note_own_change();
         if let Some(settings) = self.transaction.rollback_to(index) {

@@ -15,7 +15,7 @@ use crate::session::protocol::describe::{error_frame, frame};
 use crate::session::protocol::statement::Statement;
 use crate::session::reads::gather::{moved, release};
 use crate::session::route::Route;
-use crate::session::{Failure, Session, SessionEnd, lost};
+use crate::session::{Failure, Session, lost};
 use crate::sql::analysis::{Analysis, Scope};
 use crate::sql::residues::{Covered, cover};
 use crate::sql::rewrite::blanks::in_its_place;
@@ -69,7 +69,7 @@ impl Session {
         let quoted = columns.iter().map(|column| copy.quoted.has(&column.name)).collect();
         let is_binary = copy.format == CopyFormat::Binary;
         self.client.copy_rows = Some(Box::new(CopyRows::new(model, copy.format, quoted)));
-        let bind = wire::bind(if is_binary { ALL_BINARY } else { ALL_TEXT }).map_err(SessionEnd::from)?;
+        let bind = wire::bind(if is_binary { ALL_BINARY } else { ALL_TEXT })?;
         let run = match *route {
             Route::Scatter(reach) => Box::pin(self.scatter_bound(&query, &bind, &reach, !is_bound)).await,
             Route::Gather(gathering) => self.gather_bound(&query, &bind, &gathering, !is_bound).await,

@@ -17,7 +17,7 @@ use crate::plan::Gathering;
 use crate::routing::{Inputs, Reach};
 use crate::session::commands::inner_query::Bound;
 use crate::session::protocol::describe::put_with_formats;
-use crate::session::protocol::extended::cannot_be_run;
+use crate::session::protocol::portals::cannot_be_run;
 use crate::session::protocol::statement::Statement;
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Motion, Scroll};
@@ -63,10 +63,11 @@ impl Session {
                 Ok(true)
             }
             Command::CloseCursor(Some(name)) => {
-                if !self.open_cursors.contains(name.as_bytes()) {
+                if !self.is_here(name) {
                     return Ok(false);
                 }
                 self.close_cursor(name.as_bytes()).await?;
+                self.portals.remove(name.as_bytes());
                 originate::command_complete(&mut self.client.output, "CLOSE CURSOR");
                 Ok(true)
             }
@@ -83,7 +84,8 @@ impl Session {
     ) -> Result<bool, Failure> {
         let Some(analysis) = statement.analysis() else { return Ok(false) };
         match &analysis.command {
-            Command::Fetch { name, .. } | Command::CloseCursor(Some(name)) => Ok(self.open_cursors.contains(name.as_bytes())),
+            Command::Fetch { name, .. } => Ok(self.open_cursors.contains(name.as_bytes())),
+            Command::CloseCursor(Some(name)) => Ok(self.is_here(name)),
             Command::CloseCursor(None) => Ok(self.has_cursors_elsewhere()),
             Command::DeclareCursor { name, start, .. } => {
                 if self.open_cursors.contains(name.as_bytes()) {
@@ -91,12 +93,17 @@ impl Session {
                 }
                 let query = self.alone_in_its_place(*start, analysis, statement.text(), Some((statement, bind))).await?;
                 Ok(match self.cursor_target(&query, Some(bind)).await {
-                    Ok(Target::Shard(shard)) => self.is_cursor_elsewhere(name, shard),
+                    Ok(Target::Shard(shard)) => self.is_declared_elsewhere(name, shard),
                     Ok(Target::Scatter(_) | Target::Gather(_)) | Err(_) => true,
                 })
             }
             _ => Ok(false),
         }
+    }
+
+    /// On the shard where it would be declared, PostgreSQL says whether the name is taken.
+    fn is_declared_elsewhere(&self, name: &str, shard: Option<ShardId>) -> bool {
+        shard.is_some() && self.is_cursor_elsewhere(name.as_bytes(), shard)
     }
 
     async fn declare_cursor(
@@ -110,7 +117,7 @@ impl Session {
         let query = self.alone_in_its_place(start, statement, text, bound).await?;
         let mut is_taken = self.open_cursors.contains(declared.name.as_bytes());
         let target = match self.cursor_target(&query, bound.map(|(_, bind)| bind)).await {
-            Ok(Target::Shard(shard)) if !is_taken && !self.is_cursor_elsewhere(declared.name, shard) => return Ok(false),
+            Ok(Target::Shard(shard)) if !is_taken && !self.is_declared_elsewhere(declared.name, shard) => return Ok(false),
             Ok(target) => {
                 is_taken |= matches!(target, Target::Shard(_));
                 target
@@ -228,6 +235,12 @@ impl Session {
         })
     }
 
+    /// A cursor over several shards, or a portal of the proxy's own.
+    fn is_here(&self, name: &str) -> bool {
+        let is_own = self.portals.get(name.as_bytes()).is_some_and(|portal| portal.shard().is_none());
+        self.open_cursors.contains(name.as_bytes()) || is_own
+    }
+
     /// Not only on one shard.
     fn has_cursors_elsewhere(&self) -> bool {
         !self.open_cursors.is_empty() || self.shards_with_cursors().nth(1).is_some()
@@ -240,6 +253,7 @@ impl Session {
         }
         let shards: Vec<ShardId> = self.shards_with_cursors().collect();
         self.cursors.clear();
+        self.portals.keep_unnamed();
         for shard in shards {
             if let Some(index) = self.transaction.index_of(shard) {
                 self.finish_on(index, "CLOSE ALL").await?;
@@ -275,7 +289,7 @@ impl Session {
                     if let (None, false) = (bound, is_move) {
                         put_with_formats(&mut self.client.output, &cursor.rows, formats)?;
                     }
-                    self.walk(merged, steps, formats, is_move).await
+                    self.walk((merged, cursor.savepoints), steps, formats, is_move).await
                 }
                 Err(refusal) if refusal.code == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE => Err(refusal.into()),
                 Err(refusal) => {
@@ -298,15 +312,22 @@ impl Session {
         fetched
     }
 
-    async fn walk(&mut self, cursor: &mut MergedCursor, steps: Steps, formats: &[u8], is_move: bool) -> Result<(), Failure> {
+    /// `savepoints`: how many there were when the cursor was made.
+    async fn walk(
+        &mut self,
+        (cursor, savepoints): (&mut MergedCursor, usize),
+        steps: Steps,
+        formats: &[u8],
+        is_move: bool,
+    ) -> Result<(), Failure> {
         if steps.skipped > 0 {
             // Rows that are passed come in the format of those that are shown.
             cursor.set_formats(formats)?;
-            self.fetch_merged(cursor, Some(steps.skipped), formats, false).await?;
+            self.fetch_merged((cursor, savepoints), Some(steps.skipped), None).await?;
         }
         let shown = match steps.shown {
             Some(0) => 0,
-            shown => self.fetch_merged(cursor, shown, formats, !is_move).await?,
+            shown => self.fetch_merged((cursor, savepoints), shown, (!is_move).then_some(formats)).await?,
         };
         originate::command_complete(&mut self.client.output, &format!("{} {shown}", if is_move { "MOVE" } else { "FETCH" }));
         Ok(())

@@ -59,6 +59,11 @@ impl Cursors {
         self.by_name.values().filter(|cursor| cursor.life == Life::Held).count()
     }
 
+    /// Some have a connection that is none of the transaction's.
+    pub fn holds_any(&self) -> bool {
+        self.by_name.values().any(|cursor| matches!(cursor.source, Source::Gathered(_)))
+    }
+
     /// The transaction is committed, and with it what [`Session::hold_cursors`] has done.
     pub fn committed(&mut self) {
         for cursor in self.by_name.values_mut() {

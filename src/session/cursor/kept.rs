@@ -3,14 +3,16 @@
 //!
 //! The rows that the client has not asked for yet are kept, within `cross_shard.merge_bytes_max`.
 
-use bytes::{Bytes, BytesMut};
+use std::sync::Arc;
 
-use super::super::{Failure, Session, SessionEnd};
+use bytes::Bytes;
+
+use super::super::{Failure, Session};
 use super::{Cursor, Life, Source, is_fetch};
 use crate::error::{PgError, SqlState};
 use crate::session::commands::inner_query::has_inner_query;
-use crate::session::protocol::diversion::Kept;
-use crate::session::protocol::statement::Portal;
+use crate::session::protocol::diversion::{Kept, frames_of, outcome};
+use crate::session::protocol::statement::{Portal, Statement};
 use crate::sql::analysis::Scroll;
 use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
 
@@ -28,17 +30,24 @@ impl Session {
     pub(in crate::session) async fn execute_to_end(&mut self, name: &[u8], row_limit: i32) -> Result<(), Failure> {
         if !self.open_cursors.contains(name) {
             let Some(portal) = self.portals.get(name).cloned() else { return Err(PgError::internal("no such portal").into()) };
-            let rows = if row_limit > 0 { self.rows_of(&portal).await? } else { None };
+            let statement = portal.bound().map(|(statement, _)| Arc::clone(statement)).filter(|_| row_limit > 0);
+            let rows = match statement {
+                Some(statement) => self.rows_of(&statement).await?,
+                None => None,
+            };
             let Some(rows) = rows else {
-                self.run_to_end(&portal).await?;
-                self.spend(name);
-                return Ok(());
+                let run = self.run_to_end(&portal).await;
+                self.spend(name, &run);
+                return run;
             };
             self.check_cursor_count()?;
             let kept = self.divert();
             let run = self.run_to_end(&portal).await;
-            let kept = self.kept_rows(kept, run)?;
-            self.keep_rows(name, rows, kept);
+            let kept = self.kept_rows(kept, run);
+            if kept.is_err() {
+                self.spend(name, &kept);
+            }
+            self.keep_rows(name, rows, kept?);
         }
         self.execute_opened(&Bytes::copy_from_slice(name), row_limit).await
     }
@@ -55,9 +64,8 @@ impl Session {
         }
     }
 
-    /// Body of the RowDescription of what the portal will give; `None`: no rows.
-    async fn rows_of(&mut self, portal: &Portal) -> Result<Option<Bytes>, Failure> {
-        let (Portal::Own { statement, .. } | Portal::Write { statement, .. }) = portal else { return Ok(None) };
+    /// Body of the RowDescription of what the portal gives; `None`: no rows.
+    pub(in crate::session) async fn rows_of(&mut self, statement: &Arc<Statement>) -> Result<Option<Bytes>, Failure> {
         let Some(analysis) = statement.analysis() else { return Ok(None) };
         self.check_not_failed(&analysis.command)?;
         if has_inner_query(&analysis.command) && !is_fetch(statement) {
@@ -77,7 +85,7 @@ impl Session {
         let (statement, bind, reach) = (statement.clone(), bind.clone(), reach.clone());
         self.check_cursor_count()?;
         let rows = self.describe(&statement).await?.rows.clone().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
-        let bind = wire::bind(&bind).map_err(SessionEnd::from)?;
+        let bind = wire::bind(&bind)?;
         let kept = self.divert();
         let run = Box::pin(self.scatter_bound(&statement, &bind, &reach, false)).await;
         let kept = self.kept_rows(kept, run)?;
@@ -94,15 +102,9 @@ impl Session {
     /// The rows of what was meant for the client since [`Session::divert`], and their end; everything else goes on to it.
     fn kept_rows(&mut self, kept: Kept, run: Result<(), Failure>) -> Result<KeptRows, Failure> {
         let diverted = self.end_diversion(kept);
-        let (mut rows, mut tag, mut is_counted) = (BytesMut::new(), String::new(), false);
-        let mut rest = diverted.frames.freeze();
-        while let Ok(Some(header)) = FrameHeader::peek(&rest, usize::MAX / 2) {
-            if rest.len() < header.total {
-                break;
-            }
-            let frame = rest.split_to(header.total);
-            match header.tag {
-                shard_tag::DATA_ROW => rows.extend_from_slice(&frame),
+        let (mut tag, mut is_counted, mut has_error) = (String::new(), false, false);
+        for (kind, frame) in frames_of(diverted.frames.freeze()) {
+            match kind {
                 shard_tag::COMMAND_COMPLETE => {
                     let told = String::from_utf8_lossy(frame.get(FRAME_HEADER_BYTES..).unwrap_or_default());
                     let told = told.trim_end_matches('\0');
@@ -111,14 +113,17 @@ impl Session {
                 }
                 // Describe has told it.
                 shard_tag::ROW_DESCRIPTION => {}
-                _ => self.client.output.extend_from_slice(&frame),
+                _ => {
+                    has_error |= kind == shard_tag::ERROR;
+                    self.client.output.extend_from_slice(&frame);
+                }
             }
         }
-        run?;
+        outcome(run, has_error)?;
         if !diverted.is_whole {
             return Err(too_many(self.kept_bytes_max()).into());
         }
-        Ok(KeptRows { rows: rows.freeze(), tag, is_counted })
+        Ok(KeptRows { rows: diverted.rows.freeze(), tag, is_counted })
     }
 
     /// Hands on so many rows, or all.

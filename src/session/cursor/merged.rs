@@ -182,18 +182,18 @@ impl Session {
         }
     }
 
-    /// Hands the client so many rows, or all. Returns how many it got. `formats`: as Bind has them.
+    /// Reads so many rows, or all, and hands them to the client in these formats, as Bind has them; without, passes them by. Returns how
+    /// many. `savepoints`: how many there were when the cursor was made.
     pub(super) async fn fetch_merged(
         &mut self,
-        cursor: &mut MergedCursor,
+        (cursor, savepoints): (&mut MergedCursor, usize),
         wanted: Option<u64>,
-        formats: &[u8],
-        is_shown: bool,
+        formats: Option<&[u8]>,
     ) -> Result<u64, Failure> {
-        if is_shown {
-            cursor.set_formats(formats)?;
-        } else if cursor.formats.is_none() {
-            cursor.set_formats(&[])?;
+        match formats {
+            Some(formats) => cursor.set_formats(formats)?,
+            None if cursor.formats.is_none() => cursor.set_formats(&[])?,
+            None => {}
         }
         let deadline = self.effective(STATEMENT_TIMEOUT).and_then(duration).map(|limit| Instant::now() + limit);
         let mut given = 0;
@@ -202,7 +202,7 @@ impl Session {
             match cursor.pieces.next(left).map_err(|error| error.told())? {
                 Next::Row(row) => {
                     given += 1;
-                    if is_shown {
+                    if formats.is_some() {
                         self.client.output.extend_from_slice(&row);
                     }
                     if self.client.output.len() >= OUTPUT_BYTES {
@@ -216,7 +216,12 @@ impl Session {
                     self.fetch_pieces(cursor, &needs).await?;
                 }
                 Next::Unranked(columns) => Box::pin(self.rank_rows(cursor, &columns)).await?,
-                Next::LastStep(text) => self.open_last_step(cursor, &text).await?,
+                Next::LastStep(text) => {
+                    self.open_last_step(cursor, &text).await?;
+                    if self.transaction.savepoints.len() > savepoints {
+                        Box::pin(self.keep_last_step(cursor)).await?;
+                    }
+                }
                 Next::End => {
                     cursor.is_at_end = true;
                     break;
@@ -297,6 +302,18 @@ impl Session {
         cursor.shards = vec![shard];
         let formats = cursor.formats.take().unwrap_or_default();
         cursor.set_formats(&formats)?;
+        Ok(())
+    }
+
+    /// The portal would end with a savepoint that the cursor outlives: all of its rows are read before.
+    async fn keep_last_step(&mut self, cursor: &mut MergedCursor) -> Result<(), Failure> {
+        let bytes_max = self.gateway.config.cross_shard.merge_bytes_max;
+        while let Some(need) = cursor.pieces.next_piece() {
+            self.fetch_pieces(cursor, &[need]).await?;
+            if cursor.pieces.bytes() as u64 > bytes_max {
+                return Err(too_much_to_keep(bytes_max).into());
+            }
+        }
         Ok(())
     }
 
@@ -437,6 +454,12 @@ fn not_ordered(detail: String) -> PgError {
         detail,
         "Set DateStyle to ISO, or add a condition on the shard key.",
     )
+}
+
+fn too_much_to_keep(bytes_max: u64) -> PgError {
+    PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, format!("the rows of the cursor take more than {bytes_max} bytes"))
+        .with_detail("They are kept since the cursor was made before the savepoint. The limit is cross_shard.merge_bytes_max.")
+        .with_hint("Fetch its first row before the savepoint, or raise the limit.")
 }
 
 fn is_date(type_oid: u32) -> bool {

@@ -104,15 +104,16 @@ impl Session {
     }
 
     fn check_cursor_is_new(&self, name: &[u8]) -> Result<(), PgError> {
-        let name_text = String::from_utf8_lossy(name);
-        if !self.open_cursors.contains(name) && !self.cursors.contains_key(&*name_text) {
-            return Ok(());
+        match self.open_cursors.contains(name) || self.is_cursor_elsewhere(name, None) {
+            true => Err(already_exists(&String::from_utf8_lossy(name))),
+            false => Ok(()),
         }
-        Err(already_exists(&name_text))
     }
 
     fn keep_cursor(&mut self, name: Bytes, mut cursor: Cursor) {
-        cursor.savepoints = self.transaction.savepoints.len();
+        // Rows that are here are as old as the portal that has given them.
+        let of_portal = self.portals.savepoints(&name).filter(|_| matches!(cursor.source, Source::Kept(_)));
+        cursor.savepoints = of_portal.unwrap_or(self.transaction.savepoints.len());
         self.open_cursors.by_name.insert(name, cursor);
     }
 
@@ -134,7 +135,8 @@ impl Session {
     pub(super) async fn replace_portal(&mut self, name: &[u8]) -> Result<(), super::Failure> {
         match name.is_empty() {
             true => Ok(self.close_cursor(name).await?),
-            false => Ok(self.check_cursor_is_new(name)?),
+            false if self.open_cursors.contains(name) => Err(already_exists(&String::from_utf8_lossy(name)).into()),
+            false => Ok(()),
         }
     }
 
@@ -150,14 +152,16 @@ impl Session {
     }
 
     /// The savepoint of this index is released, and those after it: what was made in it is now the outer one's.
-    pub(super) fn keep_cursors_of(&mut self, savepoint: usize) {
+    pub(super) fn keep_portals_of(&mut self, savepoint: usize) {
         let of_shards = self.cursors.values_mut().map(|cursor| &mut cursor.savepoints);
         let of_several = self.open_cursors.by_name.values_mut().map(|cursor| &mut cursor.savepoints);
         of_shards.chain(of_several).for_each(|savepoints| *savepoints = savepoint.min(*savepoints));
+        self.portals.release(savepoint);
     }
 
     /// ROLLBACK TO the savepoint of this index: the shards have closed the portals that were made after it.
-    pub(super) async fn forget_cursors_after(&mut self, savepoint: usize) {
+    pub(super) async fn forget_portals_after(&mut self, savepoint: usize) {
+        self.portals.forget_after(savepoint);
         self.cursors.retain(|_, cursor| cursor.life == Life::Held || cursor.savepoints <= savepoint);
         self.forget_those(|cursor| cursor.savepoints > savepoint).await;
     }
@@ -174,6 +178,6 @@ impl Session {
     }
 }
 
-fn already_exists(name: &str) -> PgError {
+pub(super) fn already_exists(name: &str) -> PgError {
     PgError::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists"))
 }

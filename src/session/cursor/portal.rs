@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::super::{Failure, Session, SessionEnd};
+use super::super::{Failure, Session};
 use super::merged::NotMerged;
 use super::{Cursor, Source};
 use crate::backend::Connection;
 use crate::error::PgError;
 use crate::execute::gather::{Fetch, Opening};
 use crate::plan::Gathering;
-use crate::session::protocol::extended::cannot_be_run;
+use crate::session::protocol::portals::cannot_be_run;
 use crate::session::protocol::statement::{Portal, Statement};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::Merge;
@@ -58,26 +58,35 @@ impl Session {
                 originate::command_complete(&mut self.client.output, "SELECT 0");
                 return Ok(());
             }
-            Some(Portal::Scatter { statement, .. } | Portal::Gather { statement, .. }) => {
-                let statement = Arc::clone(statement);
-                if let Some(analysis) = statement.analysis() {
-                    self.check_not_failed(&analysis.command)?;
-                }
-            }
-            Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Write { .. } | Portal::Spent { .. }) | None => {}
+            Some(
+                Portal::Scatter { .. }
+                | Portal::Gather { .. }
+                | Portal::Shard { .. }
+                | Portal::Own { .. }
+                | Portal::Write { .. }
+                | Portal::Spent { .. },
+            )
+            | None => {}
         }
         if !self.open_cursors.contains(&name) {
             if row_limit <= 0 {
-                return Box::pin(self.execute_whole(&name)).await;
+                let run = Box::pin(self.execute_whole(&name)).await;
+                if run.is_err() {
+                    self.spend(&name, &run);
+                }
+                return run;
             }
             if !self.transaction.is_open() {
                 self.begin_for_pipeline();
             }
-            if self.locks_a_few(&name) {
-                Box::pin(self.open_locked(&name)).await?;
-            } else {
-                Box::pin(self.open_portal(&name)).await?;
+            let opened = match self.locks_a_few(&name) {
+                true => Box::pin(self.open_locked(&name)).await,
+                false => Box::pin(self.open_portal(&name)).await,
+            };
+            if opened.is_err() {
+                self.spend(&name, &opened);
             }
+            opened?;
         }
         self.execute_opened(&name, row_limit).await
     }
@@ -107,13 +116,13 @@ impl Session {
         let (statement, bind) = match self.portals.get(name) {
             Some(Portal::Scatter { statement, bind, reach }) => {
                 let (statement, bind, reach) = (Arc::clone(statement), bind.clone(), reach.clone());
-                let values = wire::bind(&bind).map_err(SessionEnd::from)?;
+                let values = wire::bind(&bind)?;
                 Box::pin(self.scatter_bound(&statement, &values, &reach, false)).await?;
                 (statement, bind)
             }
             Some(Portal::Gather { statement, bind, gathering }) => {
                 let (statement, bind, gathering) = (Arc::clone(statement), bind.clone(), Arc::clone(gathering));
-                let values = wire::bind(&bind).map_err(SessionEnd::from)?;
+                let values = wire::bind(&bind)?;
                 Box::pin(self.gather_bound(&statement, &values, &gathering, false)).await?;
                 (statement, bind)
             }
@@ -124,7 +133,9 @@ impl Session {
                 return Err(PgError::internal("not a portal over several shards").into());
             }
         };
-        self.portals.insert(name.clone(), Portal::Finished { statement, bind });
+        if let Some(portal) = self.portals.get_mut(name) {
+            *portal = Portal::Finished { statement, bind };
+        }
         Ok(())
     }
 
@@ -148,9 +159,9 @@ impl Session {
                         return Err(PgError::internal("a cursor without its portal").into());
                     }
                 };
-                let bind = wire::bind(&bind).map_err(SessionEnd::from)?;
+                let bind = wire::bind(&bind)?;
                 let wanted = u64::try_from(row_limit).ok().filter(|limit| *limit > 0);
-                let given = self.fetch_merged(merged, wanted, bind.result_formats, true).await?;
+                let given = self.fetch_merged((merged, cursor.savepoints), wanted, Some(bind.result_formats)).await?;
                 if wanted == Some(given) {
                     originate::bare(&mut self.client.output, shard_tag::PORTAL_SUSPENDED);
                 } else {
@@ -171,7 +182,7 @@ impl Session {
         let cursor = match self.portals.get(name) {
             Some(Portal::Scatter { statement, bind, reach }) => {
                 let (statement, bind, reach) = (Arc::clone(statement), bind.clone(), reach.clone());
-                let values = wire::bind(&bind).map_err(SessionEnd::from)?;
+                let values = wire::bind(&bind)?;
                 match self.open_merged(&statement, &values, &reach).await {
                     Ok(cursor) => cursor,
                     Err(NotMerged::Inexact(reason)) => {
@@ -204,7 +215,7 @@ impl Session {
         bind: &Bytes,
         gathering: &Gathering,
     ) -> Result<Cursor, Failure> {
-        let bind = wire::bind(bind).map_err(SessionEnd::from)?;
+        let bind = wire::bind(bind)?;
         self.open_gathered(statement, gathering, &bind, Opening::Portal(scratch_name(name))).await
     }
 }

@@ -71,11 +71,12 @@ impl Session {
         self.transaction.participants().iter().filter(has_some).map(|participant| participant.shard)
     }
 
-    /// The name is taken by a cursor or portal, and not on this shard, which would say so itself.
-    pub(super) fn is_cursor_elsewhere(&self, name: &str, shard: Option<ShardId>) -> bool {
-        let Some(shard) = shard else { return false };
-        let is_portal_elsewhere = self.portals.get(name.as_bytes()).is_some_and(|portal| portal.shard() != Some(shard));
-        is_portal_elsewhere || self.cursors.get(name).is_some_and(|cursor| cursor.shard != shard)
+    /// The name is taken by a cursor or portal, and not on this shard, which would say so itself; `None`: on any.
+    pub(in crate::session) fn is_cursor_elsewhere(&self, name: &[u8], shard: Option<ShardId>) -> bool {
+        let is_elsewhere = |known: Option<ShardId>| shard.is_none() || known != shard;
+        let cursor = std::str::from_utf8(name).ok().and_then(|name| self.cursors.get(name));
+        self.portals.get(name).is_some_and(|portal| is_elsewhere(portal.shard()))
+            || cursor.is_some_and(|cursor| is_elsewhere(Some(cursor.shard)))
     }
 
     /// At Parse of a FETCH its columns are those that its cursor has then. That of a cursor which DECLARE has made on one shard

@@ -34,7 +34,7 @@ pub(in crate::session) struct Client {
     frame_bytes_max: usize,
     is_at_end: bool,
     /// What is sent is kept instead.
-    diversion: Option<Diverted>,
+    diversion: Option<Box<Diverted>>,
     /// Rows of several shards go out as COPY data.
     pub copy_rows: Option<Box<CopyRows>>,
     /// By which the statement was planned that several shards answer: dropped when all of them have proven their snapshots.
@@ -165,15 +165,15 @@ impl Client {
 
     /// From now on what is sent is kept, until [`Client::end_diversion`]. Returns what is kept already for a statement around
     /// this one.
-    pub fn divert(&mut self, diverted: Diverted) -> Option<Diverted> {
-        self.diversion.replace(diverted)
+    pub fn divert(&mut self, diverted: Diverted) -> Option<Box<Diverted>> {
+        self.diversion.replace(Box::new(diverted))
     }
 
-    pub fn end_diversion(&mut self, outer: Option<Diverted>) -> Diverted {
+    pub fn end_diversion(&mut self, outer: Option<Box<Diverted>>) -> Diverted {
         if let Some(diverted) = &mut self.diversion {
             diverted.keep(&mut self.output);
         }
-        std::mem::replace(&mut self.diversion, outer).unwrap_or_default()
+        *std::mem::replace(&mut self.diversion, outer).unwrap_or_default()
     }
 
     fn release_buffers(&mut self) {

@@ -41,6 +41,12 @@ impl Description {
     }
 
     /// `None`: it returns no rows.
+    pub fn column_count(&self) -> Option<usize> {
+        let count = self.rows.as_deref()?.first_chunk::<2>()?;
+        Some(usize::from(u16::from_be_bytes(*count)))
+    }
+
+    /// `None`: it returns no rows.
     pub fn fields(&self) -> Result<Option<Vec<FieldDescription>>, PgError> {
         let fields = self.rows.as_deref().map(wire::row_description).transpose();
         fields.map_err(|error| PgError::internal(format!("row description: {error}")))

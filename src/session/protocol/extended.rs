@@ -13,6 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::describe::{Description, put_with_formats};
+use super::portals::no_portal;
 use super::statement::{Portal, Run, Statement};
 use crate::backend::{Connection, NestedValues, Reply, StatementId, StatementName, StatementText};
 use crate::error::{PgError, SqlState};
@@ -24,7 +25,6 @@ use crate::shardmap::ShardId;
 use crate::sql::analysis::{Command, Effect, Numbers};
 use crate::sql::parse::lexer::Literals;
 use crate::sql::residues::cover;
-use crate::telemetry::RouteKind;
 use crate::wire::{self, Target, client_tag, originate, shard_tag};
 
 /// What is known between two Syncs.
@@ -68,10 +68,33 @@ impl Session {
             client_tag::CLOSE => self.on_close(body).await,
             _ => self.on_flush().await,
         };
-        match handled {
+        let bounded = match handled {
+            Ok(()) => self.bound_batch().await,
+            failed => failed,
+        };
+        match bounded {
             Ok(()) => Ok(()),
             Err(failure) => self.fail_batch(failure).await,
         }
+    }
+
+    /// However many messages come before Sync: what waits for it is bounded.
+    #[inline]
+    async fn bound_batch(&mut self) -> Result<(), Failure> {
+        let current = self.current_index().and_then(|index| self.transaction.participants().get(index));
+        let is_long = current.is_some_and(|participant| {
+            participant.connection.output.len() > OUTPUT_BYTES || participant.connection.pending.len() > PENDING_MAX
+        });
+        if is_long || self.batch.unproven.len() > PENDING_MAX {
+            Box::pin(self.drain_current()).await?;
+            // The others have been parsed.
+            let unanswered = self.batch.unanswered.as_ref().map(|statement| statement.id);
+            self.batch.unproven.retain(|(_, id)| Some(*id) == unanswered);
+        }
+        if self.client.output.len() > OUTPUT_BYTES {
+            self.client.flush().await?;
+        }
+        Ok(())
     }
 
     /// The error goes out after the answers to what came before it; then everything is skipped until Sync.
@@ -101,7 +124,7 @@ impl Session {
     }
 
     async fn on_parse(&mut self, body: &[u8]) -> Result<(), Failure> {
-        let parse = wire::parse(body).map_err(SessionEnd::from)?;
+        let parse = wire::parse(body)?;
         self.answer_parse().await?;
         let name = Bytes::copy_from_slice(parse.name);
         if name.is_empty() {
@@ -202,7 +225,7 @@ impl Session {
     }
 
     /// A bodyless answer of the proxy's own, in its place among those of the current shard.
-    fn answer(&mut self, tag: u8) {
+    pub(super) fn answer(&mut self, tag: u8) {
         let current = self.batch.current;
         let waiting = self
             .transaction
@@ -248,7 +271,7 @@ impl Session {
     }
 
     async fn on_bind(&mut self, body: &[u8]) -> Result<(), Failure> {
-        let bind = wire::bind(body).map_err(SessionEnd::from)?;
+        let bind = wire::bind(body)?;
         let statement = self.current_statement(bind.statement).await?;
         self.run_prepared(&statement);
         self.cycle.note_statement(statement.analysis().map(|analysis| &analysis.command));
@@ -260,7 +283,7 @@ impl Session {
 
     /// A statement that draws numbers from sequences.
     pub(in crate::session) async fn bind_numbered(&mut self, statement: Arc<Statement>, body: &[u8]) -> Result<(), Failure> {
-        let bind = wire::bind(body).map_err(SessionEnd::from)?;
+        let bind = wire::bind(body)?;
         let Some(analysis) = statement.analysis() else { return Err(PgError::internal("no statement").into()) };
         self.check_not_failed(&analysis.command)?;
         if self.draws(analysis) && Self::check_parameter_count(&statement, &bind).is_ok() {
@@ -268,7 +291,7 @@ impl Session {
             self.answer_parse().await?;
             self.describe(&statement).await?;
             if let Some((changed, body)) = Box::pin(self.draw_for_bind(&statement, body)).await? {
-                let bind = wire::bind(&body).map_err(SessionEnd::from)?;
+                let bind = wire::bind(&body)?;
                 return self.bind_statement(changed, &bind, &body).await;
             }
         }
@@ -285,8 +308,6 @@ impl Session {
             self.answer_parse().await?;
         }
         let portal = Bytes::copy_from_slice(bind.portal);
-        self.check_portal_is_new(&portal, None)?;
-        self.portal_is_of_now(&portal);
         if !portal.is_empty() {
             self.check_kept_bytes(body.len())?;
         }
@@ -302,9 +323,7 @@ impl Session {
                     Self::check_parameter_count(&statement, bind)?;
                 }
             }
-            self.portals.insert(portal, Portal::Own { statement, bind: Bytes::copy_from_slice(body) });
-            self.answer(shard_tag::BIND_COMPLETE);
-            return Ok(());
+            return self.keep_own_portal(portal, statement, bind, body).await;
         };
         self.check_not_failed(&analysis.command)?;
         if let Err(mismatch) = Self::check_parameter_count(&statement, bind) {
@@ -315,9 +334,7 @@ impl Session {
             && Box::pin(self.runs_inner_query(&statement, bind)).await?
         {
             self.answer_parse().await?;
-            self.portals.insert(portal, Portal::Own { statement, bind: Bytes::copy_from_slice(body) });
-            self.answer(shard_tag::BIND_COMPLETE);
-            return Ok(());
+            return self.keep_own_portal(portal, statement, bind, body).await;
         }
         let described = self.parameter_types(&statement, bind).await?;
         let types = described.as_ref().map_or(&*statement.key.types, |description| &description.parameter_types);
@@ -344,43 +361,29 @@ impl Session {
                 }
             }
             Route::Scatter(reach) => {
-                self.answer_parse().await?;
-                self.describe(&statement).await?;
+                self.check_bound_to_several(&portal, &statement, bind).await?;
                 let bind = Bytes::copy_from_slice(body);
-                self.portals.insert(portal.clone(), Portal::Scatter { statement, bind, reach });
+                self.keep_portal(portal.clone(), Portal::Scatter { statement, bind, reach });
                 Box::pin(self.portal_bound(&portal)).await?;
                 self.answer(shard_tag::BIND_COMPLETE);
                 Ok(())
             }
             Route::Write(writing) => {
-                self.answer_parse().await?;
-                self.describe(&statement).await?;
+                self.check_bound_to_several(&portal, &statement, bind).await?;
                 let bind = Bytes::copy_from_slice(body);
-                self.portals.insert(portal, Portal::Write { statement, bind, writing });
+                self.keep_portal(portal, Portal::Write { statement, bind, writing });
                 self.answer(shard_tag::BIND_COMPLETE);
                 Ok(())
             }
             Route::Gather(gathering) => {
-                self.answer_parse().await?;
-                self.describe(&statement).await?;
+                self.check_bound_to_several(&portal, &statement, bind).await?;
                 let bind = Bytes::copy_from_slice(body);
-                self.portals.insert(portal.clone(), Portal::Gather { statement, bind, gathering });
+                self.keep_portal(portal.clone(), Portal::Gather { statement, bind, gathering });
                 Box::pin(self.portal_bound(&portal)).await?;
                 self.answer(shard_tag::BIND_COMPLETE);
                 Ok(())
             }
         }
-    }
-
-    /// A named portal must not exist. On the shard where it would lie, PostgreSQL knows better whether it still does.
-    fn check_portal_is_new(&self, name: &Bytes, shard: Option<ShardId>) -> Result<(), PgError> {
-        let is_elsewhere = |portal: &Portal| portal.shard().is_none_or(|known| shard.is_some_and(|shard| shard != known));
-        let is_known = self.portals.get(name).is_some_and(is_elsewhere);
-        if name.is_empty() || !is_known {
-            return Ok(());
-        }
-        let message = format!("cursor \"{}\" already exists", String::from_utf8_lossy(name));
-        Err(PgError::new(SqlState::DUPLICATE_CURSOR, message))
     }
 
     /// As PostgreSQL says it, with the client's name of the statement.
@@ -446,10 +449,9 @@ impl Session {
         let text = statement.text_for(reach)?;
         connection.output.bind(&portal, StatementName::Registered(statement.id), &text, after_names);
         connection.expect(Reply::Bind, true);
-        let is_long = connection.output.len() > OUTPUT_BYTES;
         let (number, may_set) = (connection.unnamed_portal(), self.has_unread_settings());
-        self.portals.insert(portal, Portal::Shard { shard, nested, number, run: Run::NotYet, may_set });
-        if is_long { self.drain_with_flush(index).await } else { Ok(()) }
+        self.keep_portal(portal, Portal::Shard { shard, nested, number, run: Run::NotYet, may_set });
+        Ok(())
     }
 
     /// What the home shard says of the statement, where another one is asked for values in binary form: they may name types.
@@ -471,12 +473,8 @@ impl Session {
         }
     }
 
-    fn portal(&self, name: &[u8]) -> Result<&Portal, PgError> {
-        self.portals.get(name).ok_or_else(|| no_portal(name))
-    }
-
     async fn on_describe(&mut self, body: &[u8]) -> Result<(), Failure> {
-        let target = wire::describe(body).map_err(SessionEnd::from)?;
+        let target = wire::describe(body)?;
         if matches!(target, Target::Portal(_)) {
             self.answer_parse().await?;
         }
@@ -496,18 +494,13 @@ impl Session {
                     let (shard, number) = (*shard, *number);
                     self.describe_on_shard(shard, name, Some(number)).await
                 }
-                Some(
-                    Portal::Own { statement, bind }
-                    | Portal::Scatter { statement, bind, .. }
-                    | Portal::Write { statement, bind, .. }
-                    | Portal::Gather { statement, bind, .. }
-                    | Portal::Finished { statement, bind }
-                    | Portal::Spent { statement, bind },
-                ) => {
-                    let (statement, bind) = (Arc::clone(statement), bind.clone());
-                    self.describe_portal(&statement, &bind).await
-                }
-                None => self.describe_cursor(name).await,
+                portal => match portal.and_then(Portal::bound) {
+                    Some((statement, bind)) => {
+                        let (statement, bind) = (Arc::clone(statement), bind.clone());
+                        self.describe_portal(&statement, &bind).await
+                    }
+                    None => self.describe_cursor(name).await,
+                },
             },
         }
     }
@@ -569,7 +562,7 @@ impl Session {
         if let Some(index) = self.current_index() {
             self.drain_with_flush(index).await?;
         }
-        let bind = wire::bind(bind).map_err(SessionEnd::from)?;
+        let bind = wire::bind(bind)?;
         let description = match self.describe_by_itself(statement).await? {
             Some(description) => Arc::new(description),
             None => self.describe(statement).await?,
@@ -601,69 +594,9 @@ impl Session {
         Ok(())
     }
 
-    async fn on_execute(&mut self, body: &[u8]) -> Result<(), Failure> {
-        let (name, limit) = wire::execute(body).map_err(SessionEnd::from)?;
-        self.answer_parse().await?;
-        self.settle_portal(name).await?;
-        self.note_effects_of_portal(name)?;
-        if matches!(self.portals.get(name), Some(Portal::Shard { .. })) {
-            self.check_locks_are_right()?;
-        }
-        match self.portals.get_mut(name).ok_or_else(|| no_portal(name))? {
-            Portal::Shard { shard, nested, number, run, .. } => {
-                if *run != Run::Whole {
-                    *run = if limit <= 0 { Run::Whole } else { Run::InPart };
-                }
-                let (shard, nested, number) = (*shard, nested.clone(), *number);
-                self.count_statement(RouteKind::SingleShard, Some(shard));
-                let write = |connection: &mut Connection| {
-                    connection.output.execute(name, limit);
-                    if nested.is_empty() {
-                        connection.expect(Reply::Execute, true);
-                    } else {
-                        connection.expect_nested(&nested);
-                    }
-                };
-                self.forward_to_portal(shard, name, number, write).await
-            }
-            portal @ (Portal::Own { .. } | Portal::Write { .. }) => {
-                let is_write = matches!(portal, Portal::Write { .. });
-                self.count_statement(if is_write { RouteKind::Scatter } else { RouteKind::Local }, None);
-                if let Some(index) = self.current_index() {
-                    self.drain_with_flush(index).await?;
-                }
-                if is_write {
-                    self.batch.current = None;
-                }
-                Box::pin(self.execute_to_end(name, limit)).await
-            }
-            Portal::Spent { .. } => Err(cannot_be_run(name).into()),
-            Portal::Scatter { .. } | Portal::Gather { .. } | Portal::Finished { .. } => {
-                let is_gathered = matches!(self.portal(name)?, Portal::Gather { .. });
-                self.count_statement(if is_gathered { RouteKind::Gather } else { RouteKind::Scatter }, None);
-                if let Some(index) = self.current_index() {
-                    self.drain_with_flush(index).await?;
-                }
-                self.batch.current = None;
-                Box::pin(self.execute_several(name, limit)).await
-            }
-        }
-    }
-
-    /// The portal has run, if it is still there.
-    pub(in crate::session) fn spend(&mut self, name: &[u8]) {
-        let Some(portal) = self.portals.get_mut(name) else { return };
-        // PostgreSQL answers an empty one as often as it is asked.
-        if let Portal::Own { statement, bind } | Portal::Write { statement, bind, .. } = portal
-            && statement.analysis().is_some()
-        {
-            *portal = Portal::Spent { statement: Arc::clone(statement), bind: bind.clone() };
-        }
-    }
-
     async fn on_close(&mut self, body: &[u8]) -> Result<(), Failure> {
         self.answer_parse().await?;
-        match wire::close(body).map_err(SessionEnd::from)? {
+        match wire::close(body)? {
             Target::Statement(name) => {
                 self.drain_current().await?;
                 self.statements.remove(name);
@@ -786,14 +719,7 @@ impl Session {
     }
 }
 
-/// Requests are collected up to this size before they leave.
+/// Requests, and answers, are collected up to this size before they leave.
 const OUTPUT_BYTES: usize = 64 * 1024;
-
-pub(in crate::session) fn cannot_be_run(name: &[u8]) -> PgError {
-    let message = format!("portal \"{}\" cannot be run", String::from_utf8_lossy(name));
-    PgError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-}
-
-fn no_portal(name: &[u8]) -> PgError {
-    PgError::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{}\" does not exist", String::from_utf8_lossy(name)))
-}
+/// Requests that a shard has not answered.
+const PENDING_MAX: usize = 4096;

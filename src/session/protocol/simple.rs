@@ -28,17 +28,17 @@ impl Session {
     /// Where messages of the extended protocol came before it without a Sync, it is part of their transaction and ends it.
     pub(in crate::session) async fn query(&mut self, body: Bytes) -> Result<(), SessionEnd> {
         self.running.statement = RunningStatement::Query(body.clone());
-        let text = query(&body)?;
         if self.batch.is_open && !Box::pin(self.join_pipeline()).await? {
             return Ok(());
         }
         self.statements.remove(&b""[..]);
-        let result = match std::str::from_utf8(text) {
-            Ok(text) => {
+        let result = match query(&body).map(std::str::from_utf8) {
+            Ok(Ok(text)) => {
                 self.shown.row.show_text(text);
                 self.run_text(text).await
             }
-            Err(_) => Err(invalid_encoding().into()),
+            Ok(Err(_)) => Err(invalid_encoding().into()),
+            Err(error) => Err(error.into()),
         };
         let is_right = result.is_ok();
         if let Err(failure) = result {

@@ -106,7 +106,7 @@ impl Statement {
 
 impl Weight for Arc<Statement> {
     fn bytes(&self) -> usize {
-        self.key.text.len() + self.made.sql.as_ref().map_or(0, |sql| sql.len())
+        size_of::<Statement>() + self.key.text.len() + self.made.sql.as_ref().map_or(0, |sql| sql.len())
     }
 }
 
@@ -126,8 +126,8 @@ pub(in crate::session) enum Portal {
     Gather { statement: Arc<Statement>, bind: Bytes, gathering: Arc<Gathering> },
     /// Ran on several shards; no row is left.
     Finished { statement: Arc<Statement>, bind: Bytes },
-    /// Was run by the proxy, or has written on several shards: not a second time.
-    Spent { statement: Arc<Statement>, bind: Bytes },
+    /// Was run by the proxy, or has written on several shards, or has failed: not a second time.
+    Spent { statement: Arc<Statement>, bind: Bytes, has_failed: bool },
 }
 
 /// How far a portal on a shard has been executed.
@@ -141,15 +141,7 @@ pub(in crate::session) enum Run {
 
 impl Weight for Portal {
     fn bytes(&self) -> usize {
-        match self {
-            Portal::Shard { .. } => 0,
-            Portal::Own { bind, .. }
-            | Portal::Scatter { bind, .. }
-            | Portal::Write { bind, .. }
-            | Portal::Gather { bind, .. }
-            | Portal::Finished { bind, .. }
-            | Portal::Spent { bind, .. } => bind.len(),
-        }
+        self.bound().map_or(0, |(_, bind)| bind.len())
     }
 }
 
@@ -164,6 +156,28 @@ impl Portal {
             | Portal::Gather { .. }
             | Portal::Finished { .. }
             | Portal::Spent { .. } => None,
+        }
+    }
+
+    /// It has run, or has failed. PostgreSQL answers an empty one as often as it is asked.
+    pub fn spend(&mut self, has_failed: bool) {
+        if let Some((statement, bind)) = self.bound()
+            && statement.analysis().is_some()
+        {
+            *self = Portal::Spent { statement: Arc::clone(statement), bind: bind.clone(), has_failed };
+        }
+    }
+
+    /// The statement and the Bind of one that is the proxy's own.
+    pub fn bound(&self) -> Option<(&Arc<Statement>, &Bytes)> {
+        match self {
+            Portal::Shard { .. } => None,
+            Portal::Own { statement, bind }
+            | Portal::Scatter { statement, bind, .. }
+            | Portal::Write { statement, bind, .. }
+            | Portal::Gather { statement, bind, .. }
+            | Portal::Finished { statement, bind }
+            | Portal::Spent { statement, bind, .. } => Some((statement, bind)),
         }
     }
 }

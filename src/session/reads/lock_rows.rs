@@ -6,11 +6,14 @@
 //! ```text
 //!   no LIMIT          every row is locked: shard after shard, so that two such statements wait for each other on the first
 //!                     shard and not crosswise
-//!   LIMIT             the same query without locks says which rows are first; these are fetched for locking, in that order. A
-//!                     row that has changed in between, or is gone: all is taken back to a savepoint, and begun again
+//!   LIMIT             the same query without locks says on which shards the first rows are; so many are fetched for locking
+//!                     there, in their order. Where they stand at another place of it, since rows have changed in between or are
+//!                     gone, all is taken back to a savepoint, and begun again
 //!   LIMIT, SKIP       each shard's next row is locked under a savepoint of its own; the first of them in order counts, and
 //!                     what is left over at the end is unlocked by going back to its savepoint
 //! ```
+//!
+//! The two queries have plans of their own, which may give rows that are tied in another order: the answer is what was locked.
 //!
 //! With LIMIT the rows are kept until all are locked, within `cross_shard.merge_bytes_max`. What is skipped by OFFSET is
 //! locked too, as in PostgreSQL.
@@ -303,7 +306,7 @@ impl Session {
             .into())
     }
 
-    /// `None`: what was to be locked is not what was seen.
+    /// `None`: what was locked is not at the places of what was seen.
     async fn lock_as_guided(
         &mut self,
         plan: &Plan,
@@ -334,22 +337,23 @@ impl Session {
                 }
                 continue;
             }
-            if let Next::Row(row) = &next {
-                room.take(row.len())?;
-                if run.1.is_empty() || run.0 == pieces.origin() && run.1.len() < RUN_MAX {
-                    run.0 = pieces.origin();
-                    run.1.push(row.clone());
-                    continue;
-                }
+            if let Next::Row(row) = &next
+                && (run.1.is_empty() || run.0 == pieces.origin() && run.1.len() < RUN_MAX)
+            {
+                run.0 = pieces.origin();
+                run.1.push(row.clone());
+                continue;
             }
             if !run.1.is_empty() {
                 let (input, seen) = std::mem::take(&mut run);
                 let rows = u32::try_from(seen.len()).unwrap_or(u32::MAX);
                 let fetch = LockFetch { before: &[], portal: &portal, rows };
-                if self.fetch_locks(plan, input, fetch).await? != seen {
+                let rows = self.fetch_locks(plan, input, fetch).await?;
+                if !are_at_places_of(&seen, &rows, &pieces)? {
                     return Ok(None);
                 }
-                locked.extend(seen);
+                rows.iter().try_for_each(|row| room.take(row.len()))?;
+                locked.extend(rows);
             }
             match next {
                 Next::Row(row) => run = (pieces.origin(), vec![row]),
@@ -506,6 +510,16 @@ impl Room {
             }
         }
     }
+}
+
+/// They are as many, and each sorts as the one that was seen.
+fn are_at_places_of(seen: &[Bytes], locked: &[Bytes], pieces: &Pieces) -> Result<bool, PgError> {
+    for (seen, locked) in seen.iter().zip(locked) {
+        if !pieces.are_tied(seen, locked).map_err(|error| error.told())? {
+            return Ok(false);
+        }
+    }
+    Ok(seen.len() == locked.len())
 }
 
 fn put_command(participant: &mut Participant, command: &str) {

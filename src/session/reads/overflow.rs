@@ -4,7 +4,7 @@
 //! A piece is a statement of its own, whose end is waited for: what makes the bytes is held back while the home shard takes them.
 //! The connection is not the transaction's: one that has touched a temporary table cannot prepare a commit.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 
@@ -26,6 +26,18 @@ pub(in crate::session) struct Overflow {
     bytes_max: u64,
     /// Why a piece was not taken.
     failure: Option<Failure>,
+    /// It has had a connection.
+    counted: Option<Arc<()>>,
+}
+
+/// Those of a session that have a connection, which is held while it waits for others.
+#[derive(Default)]
+pub(in crate::session) struct OpenOverflows(Arc<()>);
+
+impl OpenOverflows {
+    pub fn are_there(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
 }
 
 /// What it takes to get a connection, which mostly is not needed.
@@ -35,6 +47,7 @@ struct Place {
     settings: Arc<Settings>,
     names: CustomNames,
     cancel: Arc<CancelTarget>,
+    open: Weak<()>,
 }
 
 impl Session {
@@ -46,9 +59,10 @@ impl Session {
             settings: self.settings_now(),
             names: self.custom_names.clone(),
             cancel: Arc::clone(&self.cancel),
+            open: Arc::downgrade(&self.staging.open_overflows.0),
         };
         let bytes_max = self.gateway.config.cross_shard.gather_bytes_max;
-        Ok(Overflow { place, connection: None, pieces: 0, bytes: 0, bytes_max, failure: None })
+        Ok(Overflow { place, connection: None, pieces: 0, bytes: 0, bytes_max, failure: None, counted: None })
     }
 }
 
@@ -73,7 +87,10 @@ impl Overflow {
         }
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.place.open().await?,
+            None => {
+                self.counted = self.place.open.upgrade();
+                self.place.open().await?
+            }
         };
         let insert = format!("INSERT INTO {TABLE} VALUES ({}, pg_catalog.decode('{}', 'hex'))", self.pieces, hex(piece));
         run(&mut connection, &insert).await?;

@@ -486,14 +486,13 @@ fn may_have_prepared(participant: &Participant) -> bool {
 
 /// What was set is on record. What else there may be is not, and stays with the session to its end if the connection does.
 fn settings_are_on_record(participant: &mut Participant, keeps_all: bool) {
-    let is_kept = keeps_all || participant.pinned_by.is_some();
-    let connection = &mut *participant.connection;
-    let Some(effects) = connection.effects.as_mut() else { return };
-    if is_kept {
-        connection.is_pinned = true;
-        connection.effects = None;
+    if participant.connection.effects.is_some() && (keeps_all || participant.pinned_by.is_some()) {
+        participant.pin_for_good();
+        participant.connection.effects = None;
         return;
     }
+    let connection = &mut *participant.connection;
+    let Some(effects) = connection.effects.as_mut() else { return };
     Arc::make_mut(effects).settings = ChangedSettings::Nothing;
     if effects.leaves_only_names() {
         connection.effects = None;

@@ -17,6 +17,7 @@ use crate::config::PoolMode;
 use crate::error::{PgError, Severity, SqlState};
 use crate::routing;
 use crate::session::commands::map_database;
+use crate::session::cursor::HELD_CURSOR;
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::{Failure, Session, SessionEnd, lost};
 use crate::shardmap::{Shard, ShardId, map_unreachable};
@@ -56,7 +57,8 @@ impl Session {
     }
 
     fn checkout_kind(&self) -> Checkout {
-        let holds_any = !self.transaction.participants.is_empty() || self.open_cursors.held() > 0;
+        let holds_any =
+            !self.transaction.participants.is_empty() || self.open_cursors.holds_any() || self.staging.open_overflows.are_there();
         if holds_any { Checkout::LateJoiner } else { Checkout::First }
     }
 
@@ -277,21 +279,58 @@ impl Session {
         if participant.has_begun || has_all {
             return Ok(());
         }
-        let connection = &mut participant.connection;
         if participant.needs_sync {
-            // In the middle of a pipeline, whose failure would undo it: nobody else gets this connection.
-            connection.is_pinned = true;
-            let statements = connection.settings_statements(wanted, names);
+            // In the middle of a pipeline, whose failure would undo it.
+            participant.pin_for_good();
+            let statements = participant.connection.settings_statements(wanted, names);
             statements.iter().for_each(|sql| hidden_statement(participant, &Own::Setting.text(sql)));
             return Ok(());
         }
-        match connection.apply_settings(wanted, names).await {
+        match participant.connection.apply_settings(wanted, names).await {
             Ok(()) => Ok(()),
             Err(ConnectionError::Refused { body, .. }) => {
                 Err(Failure::Shard(crate::session::protocol::describe::error_frame(&body)))
             }
             Err(error) => Err(self.participant_lost(index, &error)),
         }
+    }
+
+    /// Outside of a transaction, before connections are given back.
+    pub(in crate::session) async fn end_pins(&mut self) -> Result<(), Failure> {
+        let cursors = &self.cursors;
+        for participant in self.transaction.participants_mut() {
+            if participant.pinned_by == Some(HELD_CURSOR) && cursors.values().all(|cursor| cursor.shard != participant.shard) {
+                participant.unpin(HELD_CURSOR);
+            }
+        }
+        let is_unlocked = |participant: &&Participant| participant.has_unlocked;
+        let unlocked: Vec<ShardId> =
+            self.transaction.participants().iter().filter(is_unlocked).map(|participant| participant.shard).collect();
+        for shard in unlocked {
+            Box::pin(self.end_lock_pin(shard)).await?;
+        }
+        Ok(())
+    }
+
+    /// Locks are counted: whether the last one is gone, the shard knows.
+    async fn end_lock_pin(&mut self, shard: ShardId) -> Result<(), Failure> {
+        let Some(index) = self.transaction.index_of(shard) else { return Ok(()) };
+        let participant = self.transaction.at(index)?;
+        if participant.needs_sync || participant.connection.owes() {
+            return Ok(());
+        }
+        participant.has_unlocked = false;
+        if participant.pinned_by != Some(ADVISORY_LOCK) || participant.has_other_pins {
+            return Ok(());
+        }
+        self.cancel.started(&participant.connection);
+        match participant.connection.simple(&Own::Catalog.text(OWN_LOCKS)).await {
+            Ok(rows) if rows.is_empty() => participant.unpin(ADVISORY_LOCK),
+            // By the client's own limit of time, perhaps: it is asked again after the next unlock.
+            Ok(_) | Err(ConnectionError::Refused { .. }) => {}
+            Err(error) => return Err(self.participant_lost(index, &error)),
+        }
+        Ok(())
     }
 
     /// Gives back the connections that no transaction and no pin holds.
@@ -359,6 +398,11 @@ impl Session {
     }
 }
 
+/// Why a connection is kept.
+pub(in crate::session) const ADVISORY_LOCK: &str = "advisory lock";
+/// Those of a transaction have ended with it.
+const OWN_LOCKS: &str = "SELECT FROM pg_catalog.pg_locks \
+    WHERE locktype OPERATOR(pg_catalog.=) 'advisory' AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() LIMIT 1";
 /// Until the map database has answered, if it does.
 const GENERATION_WAIT: Duration = Duration::from_secs(2);
 

@@ -31,6 +31,8 @@ pub(in crate::session) struct Participant {
     pub pinned_by: Option<&'static str>,
     /// It is kept for something else too.
     pub has_other_pins: bool,
+    /// A statement that unlocks session-level locks has run there.
+    pub has_unlocked: bool,
     /// The shard's oids are not known yet: nothing but schema changes has run there.
     pub lacks_oids: bool,
 }
@@ -50,6 +52,7 @@ impl Participant {
             needs_sync: false,
             pinned_by: None,
             has_other_pins: false,
+            has_unlocked: false,
             lacks_oids: false,
         }
     }
@@ -60,8 +63,14 @@ impl Participant {
     }
 
     pub fn pin(&mut self, reason: &'static str) {
-        let first = *self.pinned_by.get_or_insert(reason);
-        self.has_other_pins |= first != reason;
+        self.has_other_pins |= self.pinned_by.map_or(self.connection.is_pinned, |first| first != reason);
+        self.pinned_by.get_or_insert(reason);
+        self.connection.is_pinned = true;
+    }
+
+    /// Nobody else gets the connection, whatever becomes of what it is kept for.
+    pub fn pin_for_good(&mut self) {
+        self.has_other_pins = true;
         self.connection.is_pinned = true;
     }
 

@@ -39,7 +39,7 @@ use crate::sql::rewrite::moving::moving;
 use crate::sql::rewrite::staging::{
     Answer, AnswerColumn, Defaults, Stage, StageKind, Stages, is_under_with, spliced, stages, under_with,
 };
-use crate::wire::{self, FRAME_HEADER_BYTES, FrameHeader, originate, shard_tag};
+use crate::wire::{self, FRAME_HEADER_BYTES, originate};
 
 /// A write and what is answered before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -620,34 +620,6 @@ impl Session {
         }
     }
 
-    /// Rows out of messages that were meant for a client; notices go on to it.
-    pub(in crate::session) fn read_answer(&mut self, frames: Bytes) -> Result<Answer, Failure> {
-        let mut answer = Answer::default();
-        let mut rest = frames;
-        let broken = |error: wire::DecodeError| PgError::internal(format!("a diverted answer: {error}"));
-        while let Some(header) = FrameHeader::peek(&rest, usize::MAX / 2).map_err(broken)? {
-            if rest.len() < header.total {
-                break;
-            }
-            let frame = rest.split_to(header.total);
-            let body = frame.slice(FRAME_HEADER_BYTES..);
-            match header.tag {
-                shard_tag::ROW_DESCRIPTION => {
-                    answer.columns = answer_columns(&body)?;
-                }
-                shard_tag::DATA_ROW => {
-                    answer.rows.push(row_of(&body)?);
-                }
-                shard_tag::ERROR => return Err(Failure::Shard(frame)),
-                shard_tag::NOTICE | shard_tag::PARAMETER_STATUS | shard_tag::NOTIFICATION => {
-                    self.client.output.extend_from_slice(&frame);
-                }
-                _ => {}
-            }
-        }
-        Ok(answer)
-    }
-
     /// Text compares and sorts by the collation of the column that it comes from. Where all collations are the database's there is
     /// nothing to know.
     pub(in crate::session) async fn add_collations(&mut self, query: &str, answer: &mut Answer) -> Result<(), Failure> {
@@ -701,7 +673,7 @@ fn may_do_in_stages(command: &Command, code: SqlState) -> bool {
 }
 
 /// By the body of a RowDescription.
-fn answer_columns(body: &[u8]) -> Result<Vec<AnswerColumn>, PgError> {
+pub(in crate::session) fn answer_columns(body: &[u8]) -> Result<Vec<AnswerColumn>, PgError> {
     let column = |column: wire::FieldDescription| AnswerColumn {
         name: String::from_utf8_lossy(&column.name).into_owned(),
         type_oid: column.type_oid,

@@ -30,7 +30,7 @@ use crate::session::protocol::statement::Statement;
 use crate::session::protocol::told::changed;
 use crate::session::reads::scatter::{failure_of_covered, with_shard_named};
 use crate::session::route::{aside, is_read_here};
-use crate::session::{Failure, Session, SessionEnd};
+use crate::session::{Failure, Session};
 use crate::shard_key::{Format, oid};
 use crate::shardmap::{GroupId, ShardId};
 use crate::sql::Context;
@@ -243,7 +243,7 @@ impl Session {
         bind: &Bytes,
         writing: &Writing,
     ) -> Result<(), Failure> {
-        let bind = wire::bind(bind).map_err(SessionEnd::from)?;
+        let bind = wire::bind(bind)?;
         let description = self.describe(statement).await?;
         self.check_parameters(&bind, &description.parameter_types)?;
         self.check_several(writing).await?;

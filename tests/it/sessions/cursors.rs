@@ -26,6 +26,7 @@ async fn cursors_over_several_shards_end_as_they_must() {
     cancelled(&stage).await;
     timed_out(&stage).await;
     nothing_stays(&stage).await;
+    others_go_on(&stage).await;
     held(&stage).await;
     opened_by_functions(&stage).await;
     rows_of_the_proxy(&stage).await;
@@ -134,6 +135,21 @@ async fn nothing_stays(stage: &Stage) {
     }
     let mut client = stage.client().await;
     assert_eq!(client.value("SELECT count(*) FROM accounts").await, "90");
+}
+
+/// As many as take the first connections of a pool: each holds one, and its next one comes of those that are kept for such sessions.
+async fn others_go_on(stage: &Stage) {
+    let mut clients = Vec::new();
+    for _ in 0..6 {
+        let mut client = begun(stage).await;
+        succeed(&mut client, &format!("DECLARE c CURSOR FOR {JOINED}")).await;
+        clients.push(client);
+    }
+    for mut client in clients {
+        assert_eq!(client.value("SELECT count(*) FROM notes").await, "0");
+        assert_eq!(client.ask("FETCH c").await, "T(id,other) D(1,2) C(FETCH 1) Z(T)");
+        succeed(&mut client, "COMMIT").await;
+    }
 }
 
 /// A cursor that is held keeps one connection, and no transaction, until it is closed; a commit on several shards goes on beside it.

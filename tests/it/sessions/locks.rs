@@ -11,6 +11,7 @@ async fn row_locks_are_taken_where_the_rows_are() {
     let settings = vec![("cross_shard.merge_bytes_max", "65536".to_owned())];
     let stage = Stage::start(2, ProxyOptions { settings, ..ProxyOptions::default() }).await;
     first_rows_are_locked_and_no_others(&stage).await;
+    rows_that_are_tied_are_locked(&stage).await;
     a_limit_waits_for_its_own_rows_only(&stage).await;
     what_changed_meanwhile_is_seen(&stage).await;
     nowait_fails_for_its_own_rows_only(&stage).await;
@@ -58,6 +59,29 @@ async fn first_rows_are_locked_and_no_others(stage: &Stage) {
         succeed(&mut client, "ROLLBACK").await;
     }
     assert_eq!(free(stage).await.len(), 90);
+}
+
+/// What is seen without locks may come in another order, and with other values: which of them is locked does not matter.
+async fn rows_that_are_tied_are_locked(stage: &Stage) {
+    let mut client = stage.client().await;
+    for (query, locked) in [
+        ("SELECT id FROM accounts ORDER BY balance LIMIT 5 FOR UPDATE", 5),
+        ("SELECT id FROM accounts ORDER BY balance, id % 2 DESC LIMIT 5 OFFSET 3 FOR NO KEY UPDATE NOWAIT", 8),
+        ("SELECT id, gen_random_uuid() FROM accounts ORDER BY id LIMIT 3 FOR SHARE", 3),
+        ("SELECT id, clock_timestamp() FROM accounts LIMIT 60 FOR UPDATE", 60),
+        ("SELECT a.id FROM accounts a JOIN accounts b ON a.id = b.id ORDER BY b.balance LIMIT 5 FOR UPDATE OF a", 5),
+    ] {
+        succeed(&mut client, "BEGIN").await;
+        client.query(query);
+        let mut told = ids(&mut client).await;
+        told.sort_unstable();
+        told.dedup();
+        let free = free(stage).await;
+        assert_eq!(free.len(), 90 - locked, "{query}");
+        assert!(!told.is_empty() && told.iter().all(|id| !free.contains(id)), "{query}: {told:?} of those that are not {free:?}");
+        assert_eq!(told.len(), if query.contains("OFFSET") { locked - 3 } else { locked }, "{query}");
+        succeed(&mut client, "ROLLBACK").await;
+    }
 }
 
 /// A row beyond the limit is held by somebody else, and does not matter.

@@ -116,6 +116,7 @@ async fn many_rows_are_inserted_as_one_server_would() {
 async fn an_insert_of_many_rows_ends_as_it_must() {
     let stage = Stage::start(2, small()).await;
     without_a_key(&stage).await;
+    in_its_query(&stage).await;
     cancelled(&stage).await;
     timed_out(&stage).await;
     left_alone(&stage).await;
@@ -135,6 +136,26 @@ async fn without_a_key(stage: &Stage) {
     let told = client.ask(&format!("INSERT INTO accounts {MANY} UNION ALL SELECT NULL, 'none', 1")).await;
     assert_eq!(told, "E(23502 null value in column \"id\" of relation \"accounts\" violates not-null constraint) Z(I)");
     assert_eq!(count(&mut client).await, "90");
+}
+
+/// After more rows than are kept.
+async fn in_its_query(stage: &Stage) {
+    let mut client = stage.client().await;
+    succeed(&mut client, "INSERT INTO notes SELECT g, 'x' FROM generate_series(1, 1000) g").await;
+    let wide = "SELECT repeat('x', 1000) || (1 / (800 - id))::text FROM notes";
+    let error = "E(22012 division by zero)";
+    assert_eq!(client.ask(&format!("DELETE FROM accounts WHERE owner IN ({wide})")).await, format!("{error} Z(I)"));
+    assert_eq!(
+        client.ask(&format!("BEGIN; UPDATE accounts SET owner = ({wide} LIMIT 900)")).await,
+        format!("C(BEGIN) {error} Z(E)")
+    );
+    succeed(&mut client, "ROLLBACK").await;
+    succeed(&mut client, &format!("PREPARE wide AS {wide}")).await;
+    client.parse("", "EXECUTE wide").bind("", "", &[]).execute("", 5).sync();
+    assert_eq!(client.transcript().await, format!("1 2 {error} Z(I)"));
+    let told = client.ask("DELETE FROM accounts WHERE owner IN (SELECT repeat('x', 1000) FROM notes)").await;
+    assert!(told.starts_with("E(53400 a sub-select has more than 65536 bytes of rows)"), "{told}");
+    succeed(&mut client, "DELETE FROM notes").await;
 }
 
 /// Somebody holds one of the rows.

@@ -12,6 +12,7 @@ async fn what_is_kept_for_a_session_is_bounded_in_bytes() {
     rows_of_returning(&stage).await;
     prepared_statements(&stage).await;
     portals(&stage).await;
+    without_sync(&stage).await;
     stage.assert_log_is_clean();
 }
 
@@ -83,4 +84,40 @@ async fn portals(stage: &Stage) {
     let told = client.transcript().await;
     assert!(told.contains("E(53400 prepared statements and portals of more than 20000 bytes"), "{told}");
     succeed(&mut client, "ROLLBACK").await;
+    // Those that are on a shard take room here too.
+    succeed(&mut client, "BEGIN").await;
+    client.parse("one", &format!("SELECT id FROM accounts WHERE id = {}", stage.key(1, 0)));
+    for number in 0..1_000 {
+        client.bind(&format!("p{number}"), "one", &[]);
+    }
+    client.sync();
+    let told = client.transcript().await;
+    assert!(
+        told.starts_with("1 2 2 ") && told.contains("E(53400 prepared statements and portals of more than 20000 bytes"),
+        "{told}"
+    );
+    succeed(&mut client, "ROLLBACK").await;
+}
+
+/// What a client asks for is answered long before Sync, as by PostgreSQL: nothing waits that has no bound.
+async fn without_sync(stage: &Stage) {
+    let query = format!("SELECT g FROM accounts, generate_series(1, 3) g WHERE id = {}", stage.key(1, 0));
+    let kinds = [(b'E', "1 2 D(1) s D(2) s"), (b'D', "1 2 T(g) T(g)"), (b'C', "1 2 3 3"), (b'P', "1 2 1 1")];
+    for (kind, expected) in kinds {
+        let mut client = stage.client().await;
+        succeed(&mut client, "BEGIN").await;
+        client.parse("p", &query).bind("a", "p", &[]);
+        for _ in 0..20_000 {
+            match kind {
+                b'E' => client.execute("a", 1),
+                b'D' => client.describe(b'P', "a"),
+                b'C' => client.close(b'P', "nothing"),
+                _ => client.parse("", "SHOW work_mem"),
+            };
+        }
+        assert_eq!(client.some(expected.split(' ').count()).await, expected);
+        client.sync();
+        assert!(client.transcript().await.ends_with("Z(T)"));
+        succeed(&mut client, "ROLLBACK").await;
+    }
 }

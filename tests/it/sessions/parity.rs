@@ -11,6 +11,7 @@
 //! D S|name, D P|portal      Describe                             R       the answer to one Query or Sync
 //! E portal|row limit        Execute                              H n     Flush, and n messages
 //! C S|name, C P|portal      Close                                d text, c, f message   CopyData, CopyDone, CopyFail
+//! M tag|hex                 any message, with this body
 //! X                         Terminate, and whatever comes until the end
 //! ```
 //! `{a}`, `{b}`: ids of `accounts` on one shard, `{z}`: on another one.
@@ -95,6 +96,7 @@ async fn run(mut client: WireClient, stage: &Stage, case: &Case<'_>) -> Vec<Stri
             "c" => client.put(b'c', b""),
             "f" => client.put(b'f', format!("{rest}\0").as_bytes()),
             "X" => client.put(b'X', b""),
+            "M" => client.put(field(0).as_bytes()[0], &unhex(field(1))),
             "R" => &mut client,
             _ => panic!("{}: {line}", case.claim),
         };
@@ -109,6 +111,11 @@ async fn run(mut client: WireClient, stage: &Stage, case: &Case<'_>) -> Vec<Stri
         }
     }
     told
+}
+
+fn unhex(digits: &str) -> Vec<u8> {
+    let digits: String = digits.split_whitespace().collect();
+    (0..digits.len() / 2).map(|at| u8::from_str_radix(&digits[at * 2..at * 2 + 2], 16).expect("two digits")).collect()
 }
 
 const FILES: &[(&str, &str)] = &[

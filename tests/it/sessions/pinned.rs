@@ -153,7 +153,12 @@ async fn advisory_locks(stage: &Stage) {
         assert_eq!(other.value("SELECT pg_try_advisory_lock(42)").await, "f");
         succeed(&mut holder, &stage.fill_in("SELECT owner FROM accounts WHERE id = {z}")).await;
     }
+    // As often as it was locked.
+    succeed(&mut holder, "SELECT pg_advisory_lock(42)").await;
     assert_eq!(holder.value("SELECT pg_advisory_unlock(42)").await, "t");
+    assert_eq!(pins(&mut other, "lock").await, "advisory lock");
+    assert_eq!(holder.value("SELECT pg_advisory_unlock(42)").await, "t");
+    assert_eq!(pins(&mut other, "lock").await, "");
     assert_eq!(other.value("SELECT pg_try_advisory_lock(42)").await, "t");
     // The other one leaves without a word: what it held is free again.
     drop(other);
@@ -161,6 +166,9 @@ async fn advisory_locks(stage: &Stage) {
     while holder.value("SELECT pg_try_advisory_lock(42)").await == "f" {
         assert!(left_at.elapsed() < Duration::from_secs(5), "the lock outlives its client");
     }
+    succeed(&mut holder, "CREATE TEMP TABLE locked_too (n int)").await;
+    assert_eq!(holder.value("SELECT pg_advisory_unlock_all()").await, "");
+    succeed(&mut holder, "INSERT INTO locked_too VALUES (1)").await;
     // A lock for the transaction ends with it and keeps nothing.
     let mut short = client_of(stage, "short").await;
     succeed(&mut short, "BEGIN; SELECT pg_advisory_xact_lock(43); COMMIT").await;
@@ -183,6 +191,19 @@ async fn cursors_with_hold(stage: &Stage) {
     }
     succeed(&mut reader, "CLOSE c").await;
     assert!(reader.ask("FETCH c").await.starts_with("E(34000 "));
+    assert_eq!(pins(&mut other, "hold").await, "");
+    // Other ways to an end.
+    for end in ["ROLLBACK", "COMMIT; CLOSE ALL", "ROLLBACK TO s; COMMIT", "SELECT 1 / 0; COMMIT", "CLOSE c; COMMIT"] {
+        succeed(&mut reader, &stage.fill_in(&format!("BEGIN; SAVEPOINT s; {declare}"))).await;
+        reader.ask(end).await;
+        reader.ask("ROLLBACK").await;
+        assert_eq!(pins(&mut other, "hold").await, "", "{end}");
+    }
+    // A name that is taken.
+    succeed(&mut reader, &stage.fill_in(declare)).await;
+    assert!(reader.ask(&stage.fill_in(declare)).await.starts_with("E(42P03 "));
+    assert_eq!(pins(&mut other, "hold").await, "WITH HOLD cursor");
+    assert_eq!(reader.value("FETCH c").await, "1");
     drop(reader);
     let mut reader = client_of(stage, "hold").await;
     succeed(&mut reader, "DECLARE all_of_them CURSOR WITH HOLD FOR SELECT id FROM accounts ORDER BY id").await;
