@@ -131,6 +131,8 @@ pub struct Connection {
     pub unnamed: Option<StatementId>,
     pub settings: Arc<Settings>,
     pub custom_names: CustomNames,
+    /// Others that it may know: something was to run that leaves them behind.
+    pub doubted_names: CustomNames,
     /// What the shard's oids are at home, for row descriptions.
     pub oids: Arc<ForeignOids>,
     /// For the answers of [`Reply::ExecuteNested`] that are due.
@@ -205,6 +207,7 @@ impl Connection {
             unnamed: None,
             settings: Arc::new(Settings::default()),
             custom_names: CustomNames::default(),
+            doubted_names: CustomNames::default(),
             oids: Arc::default(),
             nested: Vec::new(),
             parameters_at_first: parameters.clone(),
@@ -227,6 +230,11 @@ impl Connection {
         (0..queries).for_each(|_| connection.protocol.asked(client_tag::QUERY, None));
         connection.check_received(0);
         connection
+    }
+
+    /// It knows no custom setting that is not among these.
+    pub fn knows_only(&self, names: &CustomNames) -> bool {
+        self.custom_names.is_subset(names) && self.doubted_names.is_subset(names)
     }
 
     #[inline]
@@ -601,28 +609,6 @@ impl Connection {
             }
         }
         false
-    }
-
-    /// Takes what has come of an answer that is due, without a wait.
-    pub(super) fn receive_due(&mut self) -> Result<(), ConnectionError> {
-        while self.owes() {
-            if let Some(disorder) = &self.disorder {
-                return Err(disorder.clone().into());
-            }
-            let before = self.input.len();
-            let error = match self.stream.try_receive_now(&mut self.input) {
-                Ok(1..) => {
-                    self.check_received(before);
-                    continue;
-                }
-                Ok(0) => ConnectionError::Closed,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => error.into(),
-            };
-            self.note_loss(&error);
-            return Err(error);
-        }
-        Ok(())
     }
 
     /// Looks for bytes or an end that came while nobody waited; no system call when the reactor has seen nothing, unless it was idle so

@@ -132,12 +132,8 @@ impl Pooled {
         let Some(until) = connection.reset_until() else { return true };
         match tokio::time::timeout_at(deadline.min(until.into()), connection.reset()).await {
             Ok(Ok(())) => connection.is_clean(),
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "a connection that could not be reset is closed");
-                false
-            }
-            Err(_) => {
-                tracing::debug!("a connection that was not reset in time is closed");
+            reset => {
+                tracing::debug!(?reset, "a connection that could not be reset in time is closed");
                 false
             }
         }
@@ -156,9 +152,7 @@ impl Pooled {
             let Some(connection) = self.connection.as_mut() else { return };
             match tokio::time::timeout(RESET_TIMEOUT, connection.reset()).await {
                 Ok(Ok(())) if connection.is_clean() => self.give_back(),
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!(%error, "a connection that could not be reset is closed"),
-                Err(_) => tracing::debug!("a connection that was not reset in time is closed"),
+                reset => tracing::debug!(?reset, "a connection that could not be reset in time is closed"),
             }
         });
     }

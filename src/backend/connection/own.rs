@@ -30,6 +30,28 @@ impl Connection {
         self.rows_to_ready().await
     }
 
+    /// Takes what has come of an answer that is due, without a wait.
+    pub(in crate::backend) fn receive_due(&mut self) -> Result<(), ConnectionError> {
+        while self.owes() {
+            if let Some(disorder) = &self.disorder {
+                return Err(disorder.clone().into());
+            }
+            let before = self.input.len();
+            let error = match self.stream.try_receive_now(&mut self.input) {
+                Ok(1..) => {
+                    self.check_received(before);
+                    continue;
+                }
+                Ok(0) => ConnectionError::Closed,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => error.into(),
+            };
+            self.note_loss(&error);
+            return Err(error);
+        }
+        Ok(())
+    }
+
     /// The answer to a Query that was sent, or is in the output.
     pub(in crate::backend) async fn rows_to_ready(&mut self) -> Result<Vec<Vec<Option<Bytes>>>, ConnectionError> {
         self.unnamed = None;

@@ -199,6 +199,7 @@ impl Session {
             connection.generation <= snapshot.generation()
                 && connection.settings == self.settings
                 && self.has_these_names(&connection.custom_names)
+                && connection.doubted_names.is_subset(&connection.custom_names)
                 && prepared.is_none_or(|(id, columns)| connection.prepared.columns(id) == Some(columns))
                 && (is_home || connection.oids.version == version)
         })?;

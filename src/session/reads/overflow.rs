@@ -146,7 +146,7 @@ impl Drop for Overflow {
 impl Place {
     /// A connection in a transaction of its own, with the table.
     async fn open(&self) -> Result<Pooled, Failure> {
-        let fits = |connection: &Connection| connection.custom_names.is_subset(&self.names);
+        let fits = |connection: &Connection| connection.knows_only(&self.names);
         // The query holds others.
         let mut connection = tokio::select! {
             biased;

@@ -178,7 +178,8 @@ impl Session {
     /// The connection is about to run it.
     pub(in crate::session) fn mark(&self, connection: &mut Connection) {
         if let Some(effects) = &self.running.effects.of_statement {
-            note_names(effects, connection);
+            // It may serve another purpose of the statement: whoever needs the names there has them told.
+            effects.custom_settings().for_each(|name| connection.doubted_names.insert(name));
         }
         if let Some(effects) = self.running_effects() {
             connection.note_effects(effects);

@@ -154,7 +154,7 @@ impl Session {
         kind: Checkout,
         names: Option<&CustomNames>,
     ) -> Result<Result<Pooled, CheckoutError>, Failure> {
-        let fits = |connection: &Connection| names.is_none_or(|names| connection.custom_names.is_subset(names));
+        let fits = |connection: &Connection| names.is_none_or(|names| connection.knows_only(names));
         let mut checkout = pin!(pool.checkout(kind, self.login.runtime, fits));
         // Mostly there is nothing to wait for.
         if let Poll::Ready(found) = poll_fn(|context| Poll::Ready(checkout.as_mut().poll(context))).await {
