@@ -147,7 +147,7 @@ impl Session {
             Target::Gather(gathering) => return self.declare_gathered(declared, &query, &gathering, bind).await.map(|()| true),
             Target::Scatter(reach) if declared.is_hold => (reach, not_held()),
             Target::Scatter(reach) if declared.scroll == Scroll::Yes => (reach, backwards()),
-            Target::Scatter(reach) => match self.open_merged(&query, bind, &reach).await {
+            Target::Scatter(reach) => match Box::pin(self.open_merged(&query, bind, &reach)).await {
                 Ok(cursor) => {
                     let cursor = Cursor { scroll: declared.scroll, is_binary: declared.is_binary, ..cursor };
                     self.keep_cursor(Bytes::copy_from_slice(declared.name.as_bytes()), cursor);

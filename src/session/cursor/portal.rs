@@ -183,7 +183,7 @@ impl Session {
             Some(Portal::Scatter { statement, bind, reach }) => {
                 let (statement, bind, reach) = (Arc::clone(statement), bind.clone(), reach.clone());
                 let values = wire::bind(&bind)?;
-                match self.open_merged(&statement, &values, &reach).await {
+                match Box::pin(self.open_merged(&statement, &values, &reach)).await {
                     Ok(cursor) => cursor,
                     Err(NotMerged::Inexact(reason)) => {
                         let analysis = statement.analysis().ok_or_else(|| PgError::internal("a portal over nothing"))?;
