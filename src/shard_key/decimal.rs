@@ -113,9 +113,9 @@ impl Decimal {
 
     /// Of a number that is finite and not zero.
     pub(super) fn groups(&self) -> Option<Groups> {
-        let inverted = match self.0.first()? {
-            &BELOW_ZERO => u8::MAX,
-            &ABOVE_ZERO => 0,
+        let inverted = match *self.0.first()? {
+            BELOW_ZERO => u8::MAX,
+            ABOVE_ZERO => 0,
             _ => return None,
         };
         let (weight, digits) = self.0.get(1..)?.split_first_chunk::<4>()?;

@@ -166,7 +166,7 @@ impl Numbers {
     /// set in part, and may be repeated.
     pub async fn set(self: &Arc<Self>, actor: &str, name: &SequenceName, number: i64, is_called: bool) -> Result<(), PgError> {
         let (store, until) = (self.map.store(), Instant::now() + PATIENCE);
-        while_closed(until.into(), || store.set_sequence(actor, &name.0, &name.1, number, is_called)).await?;
+        while_closed(until, || store.set_sequence(actor, &name.0, &name.1, number, is_called)).await?;
         let epoch = self.map.refresh().await?;
         self.void(name, number).await?;
         if !self.map.seen_by_all(epoch, SEEN_WITHIN).await? {
