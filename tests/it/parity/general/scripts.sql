@@ -578,10 +578,9 @@ UPDATE kinds SET weight = 7 WHERE kind = 'fee';
 COMMIT;
 SELECT name FROM languages WHERE code = 'zz';
 --! end
--- A distributed table keeps the name that the map knows.
+-- A distributed table that is renamed has its name again after ROLLBACK.
 --! script
 BEGIN;
---! refused
 ALTER TABLE accounts RENAME TO accounts_by_another_name;
 ROLLBACK;
 SELECT count(*) FROM accounts WHERE id = 5;
