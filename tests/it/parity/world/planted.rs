@@ -97,8 +97,12 @@ impl World {
 
     async fn plant_in(&mut self, table: &Table, is_lookup: bool) {
         let Table { name, key, group } = table;
-        // Rows without a key belong to no partition.
-        let query = format!("SELECT ({})::text, whole_row::text FROM {name} whole_row WHERE num_nulls({key}) = 0", whole(key));
+        // Rows without a key belong to no partition. The map has numbers without zeros at their end.
+        let query = format!(
+            "SELECT CASE pg_typeof({0})::text WHEN 'numeric' THEN trim_scale(({0})::text::numeric)::text ELSE ({0})::text END,
+                    whole_row::text FROM {name} whole_row WHERE num_nulls({key}) = 0",
+            whole(key)
+        );
         let mut owned: Vec<Vec<(String, String)>> = Vec::new();
         for direct in &mut self.direct[1..] {
             owned.push(direct.rows(&query).await.into_iter().map(pair).collect());
