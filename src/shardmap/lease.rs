@@ -246,11 +246,12 @@ pub(super) async fn renew(shared: &Shared, store: &Store) -> Result<(), StoreErr
     };
     lease.told_reached.store(reached.counter, Ordering::Relaxed);
     lease.told_drained.store(drained, Ordering::Relaxed);
-    let known = shared.current.load().epoch;
-    if epoch < known {
+    // The answer may be older than what has been heard since it was asked for.
+    if epoch < seen {
         lease.end();
-        return Err(StoreError::Older { found: epoch, known });
+        return Err(StoreError::Older { found: epoch, known: seen });
     }
+    let known = shared.current.load().epoch;
     if epoch > known && !lease.is_valid() {
         // Nobody has waited for us: what was planned by what we know must not pass for current.
         shared.refresh(store).await?;

@@ -14,6 +14,7 @@ use super::{
 use crate::support::Cluster;
 
 const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn a_change_by_one_proxy_reaches_the_other_within_a_second() {
@@ -152,6 +153,48 @@ async fn an_older_map_is_refused_and_the_last_snapshot_stays() {
     assert_eq!(map.lookup(&lookup, &[text_key("k")]).await, Ok(vec![None]));
     eventually("the lease is renewed", Duration::from_secs(3), || map.lease().is_valid()).await;
     map.close().await;
+}
+
+/// A renewal waits in the map for a lock while a change is made and heard of: its answer has the epoch before, and the map is no
+/// older one for that. The next renewal is made to wait too, so that nothing mends what this answer has done.
+#[tokio::test]
+async fn an_answer_from_before_what_was_heard_since_ends_no_lease() {
+    let cluster = map_cluster().await;
+    let map = map_with_shards(&cluster).await;
+    for round in 0.. {
+        eventually("the lease is renewed", MINUTE, || map.lease().is_valid()).await;
+        let began = Instant::now();
+        let (first, second) = (cluster.connect_map().await, cluster.connect_map().await);
+        let lock = "BEGIN; SELECT FROM shardgate_map.proxy FOR UPDATE";
+        first.batch_execute(lock).await.expect("locked");
+        until_waiting(&cluster, 1).await;
+        let second = tokio::spawn(async move { second.batch_execute(lock).await.map(|()| second) });
+        until_waiting(&cluster, 2).await;
+        add_shard(map.store(), &format!("later{round}")).await;
+        map.refresh().await.expect("heard");
+        first.batch_execute("COMMIT").await.expect("unlocked");
+        let second = second.await.expect("no panic").expect("locked");
+        until_waiting(&cluster, 1).await;
+        let is_valid = map.lease().is_valid();
+        second.batch_execute("COMMIT").await.expect("unlocked");
+        // On a busy machine no renewal may have come through in time.
+        if is_valid || began.elapsed() < Duration::from_secs(2) {
+            assert!(is_valid, "the lease has ended");
+            break;
+        }
+    }
+    map.close().await;
+}
+
+/// Until so many wait for the rows of proxies.
+async fn until_waiting(cluster: &Cluster, count: i64) {
+    let deadline = Instant::now() + MINUTE;
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%shardgate_map.proxy%'";
+    let client = cluster.connect_map().await;
+    while client.query_one(waiting, &[]).await.expect("activity").get::<_, i64>(0) < count {
+        assert!(Instant::now() < deadline, "{count} do not wait");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// Starts the map's server again on another timeline, as a promoted standby or a restored backup is.
