@@ -163,6 +163,7 @@ async fn wrong_uses(client: &mut WireClient, other: &mut WireClient) {
         assert!(told.contains(expected), "{sql}: {told}");
     }
     succeed(client, "ROLLBACK").await;
+    exchanged(client, other).await;
     assert_eq!(other.value(NAMES).await, "coins reference, people sharded id");
     // The old name is free for something else, and what a failed transaction wanted too.
     succeed(client, "ALTER TABLE people RENAME TO \"The People\"").await;
@@ -171,6 +172,27 @@ async fn wrong_uses(client: &mut WireClient, other: &mut WireClient) {
     succeed(client, "DROP VIEW people; CREATE TABLE x (id int); ALTER TABLE \"The People\" RENAME TO people").await;
     assert_eq!(other.value("SELECT count(*) FROM people, notes").await, "0");
     succeed(client, "DROP TABLE x").await;
+}
+
+/// Columns of one key do not take over each other's names in one transaction: in the middle of it a name would mean either of them.
+async fn exchanged(client: &mut WireClient, other: &mut WireClient) {
+    succeed(client, "CREATE TABLE pairs (a int, b int, c int)").await;
+    succeed(client, "SELECT shardgate.distribute_table('pairs', 'a, b')").await;
+    succeed(client, "INSERT INTO pairs SELECT n, 100 - n, n FROM generate_series(1, 40) n").await;
+    succeed(client, "BEGIN; ALTER TABLE pairs RENAME a TO t; ALTER TABLE pairs RENAME t TO a; ALTER TABLE pairs RENAME a TO t")
+        .await;
+    let told = client.ask("ALTER TABLE pairs RENAME b TO a").await;
+    assert!(told.starts_with("E(0A000 the name of column \"a\" cannot be used anew in the transaction that renames it)"), "{told}");
+    succeed(client, "ROLLBACK").await;
+    for rename in ["a TO t", "b TO a", "t TO b"] {
+        succeed(client, &format!("ALTER TABLE pairs RENAME {rename}")).await;
+    }
+    for client in [&mut *client, &mut *other] {
+        for n in 1..=40 {
+            assert_eq!(client.value(&format!("SELECT c FROM pairs WHERE b = {n} AND a = {}", 100 - n)).await, n.to_string());
+        }
+    }
+    succeed(client, "DROP TABLE pairs").await;
 }
 
 /// With a partitioned table, foreign keys, a trigger, and keys in a table.
