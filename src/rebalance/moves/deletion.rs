@@ -3,6 +3,10 @@
 //! Without the application's triggers, cascades and our gate. One pass is complete, since nothing can write such a row any more;
 //! in the end they are counted. Before each transaction the owner is asked whether it is there: where it is lost meanwhile, the server that takes
 //! its place may lack rows ([`super::servers`]), and what is not deleted yet is there still.
+//!
+//! The server goes on serving meanwhile: after each transaction it has as long for others.
+
+use std::time::Instant;
 
 use super::moved_table::MovedTable;
 use super::site::Site;
@@ -26,6 +30,7 @@ async fn delete_rows_of(site: &mut Site, owner: &mut Site, table: &MovedTable) -
     while from < pages {
         let to = from + PAGES_AT_ONCE;
         owner.value_again::<bool>("SELECT true").await?;
+        let began_at = Instant::now();
         site.act(&format!(
             "SET LOCAL session_replication_role = replica; SET LOCAL shardgate.unfollowed = 'on'; \
              DELETE FROM ONLY {} WHERE ctid >= '({from},0)'::tid AND ctid < '({to},0)'::tid AND {}",
@@ -33,6 +38,7 @@ async fn delete_rows_of(site: &mut Site, owner: &mut Site, table: &MovedTable) -
         ))
         .await?;
         from = to;
+        tokio::time::sleep(began_at.elapsed()).await;
     }
     let left: bool = site.value(&format!("SELECT EXISTS (SELECT FROM ONLY {} WHERE {})", table.quoted, table.condition)).await?;
     match left {
@@ -41,5 +47,5 @@ async fn delete_rows_of(site: &mut Site, owner: &mut Site, table: &MovedTable) -
     }
 }
 
-/// 8 MB.
-const PAGES_AT_ONCE: i64 = 1024;
+/// 1 MB: some milliseconds.
+const PAGES_AT_ONCE: i64 = 128;
