@@ -51,15 +51,30 @@ async fn a_proxy_drives_what_was_asked_for_in_sql() {
 async fn a_move_gives_way_to_a_change_of_the_schema() {
     let (cluster, proxy) = started(TABLE).await;
     let partition = partitions_on(&proxy, "t", "a").await[0].to_string();
-    rebalance(&cluster, &["move", "--partition", &partition, "--to", "b", "--manual-cutover", "--detach"]).await;
-    until_move(&cluster, |_, error| error.contains("cutover")).await;
     let client = proxy.connect().await;
-    client.batch_execute("ALTER TABLE t ADD COLUMN w int DEFAULT 3").await.expect("the schema is changed");
-    let (state, _) = until_move(&cluster, |state, _| state == "aborted").await;
-    assert_eq!(state, "aborted");
-    let sum: i64 = client.query_one("SELECT sum(w) FROM t", &[]).await.expect("sum").get(0);
-    assert_eq!(sum, 3000);
-    assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
+    // Names too, of the table and of its key.
+    for (change, in_one) in [
+        ("ALTER TABLE t ADD COLUMN w int DEFAULT 3", "SELECT sum(w) FROM t"),
+        ("ALTER TABLE t RENAME TO things", "SELECT 3 * count(*) FROM things WHERE id > 0"),
+        ("BEGIN; ALTER TABLE things RENAME id TO number; COMMIT", "SELECT 3 * count(*) FROM things WHERE number > 0"),
+    ] {
+        rebalance(&cluster, &["move", "--partition", &partition, "--to", "b", "--manual-cutover", "--detach"]).await;
+        until_move(&cluster, |_, error| error.contains("cutover")).await;
+        client.batch_execute(change).await.expect("the schema is changed");
+        until_move(&cluster, |state, _| state == "aborted").await;
+        let sum: i64 = client.query_one(in_one, &[]).await.expect("sum").get(0);
+        assert_eq!(sum, 3000, "{change}");
+        assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
+    }
+    // What has another name moves, and no row is lost by either.
+    let moved = rebalance(&cluster, &["move", "--partition", &partition, "--to", "b", "--finish"]).await;
+    assert!(moved.status.success(), "{}", text(&moved.stderr));
+    for number in [1_i64, 500, 1000] {
+        let found = client.query_one("SELECT count(*) FROM things WHERE number = $1", &[&number]).await.expect("by key");
+        assert_eq!(found.get::<_, i64>(0), 1);
+    }
+    assert_eq!(client.query_one("SELECT count(*) FROM things", &[]).await.expect("all").get::<_, i64>(0), 1000);
+    client.batch_execute("ALTER TABLE things RENAME TO t").await.expect("renamed");
     // And TRUNCATE, which a move refuses at the shard, goes on after it.
     client.batch_execute("TRUNCATE t").await.expect("truncated");
 }
