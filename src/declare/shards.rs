@@ -19,7 +19,7 @@ use super::{Control, arguments::Arguments, schema_copy, sequences, sharding, sup
 use crate::backend::catalog_reader::{self, CatalogError, WhenHeld};
 use crate::catalog::{Catalog, Relation, quoted_name};
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{MapSnapshot, MoveState, NewShard, Planned, Shard, ShardState, Silent, Table, TableKind};
+use crate::shardmap::{MapSnapshot, MoveState, NewShard, Planned, Shard, ShardId, ShardState, Silent, Table, TableKind};
 
 const DUPLICATE: SqlState = SqlState::DUPLICATE_OBJECT;
 
@@ -284,7 +284,7 @@ async fn prepare(
     let cluster: Vec<_> = turn.snapshot.sequences.keys().cloned().collect();
     sequences::own(shard, &cluster).await?;
     let references = reference_tables(&turn.snapshot, home_catalog);
-    let silent = who_may_write_copies(&turn.snapshot);
+    let silent = who_may_write_copies(&turn.snapshot, turn.home_shard.id);
     gate::open_leftovers(control, &mut turn.home, &gate::names(&references)).await?;
     if silent == Silent::Awaited && !references.is_empty() {
         gate::refuse_silent_proxies(control).await?;
@@ -306,12 +306,12 @@ async fn prepare(
     }
 }
 
-/// Copies on several shards are written with a valid lease only; while the home shard is the only one, they are written like home
-/// tables.
-fn who_may_write_copies(snapshot: &MapSnapshot) -> Silent {
+/// Copies on several shards are written with a valid lease only, and on the home shard first; while that is the only one, they are
+/// written like home tables.
+fn who_may_write_copies(snapshot: &MapSnapshot, home: ShardId) -> Silent {
     match snapshot.shards.iter().filter(|shard| shard.state.is_ready()).count() {
         0 | 1 => Silent::Awaited,
-        _ => Silent::Ignored,
+        _ => Silent::ShutOutOf(home),
     }
 }
 

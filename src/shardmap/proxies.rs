@@ -31,6 +31,9 @@ use super::store::{Kept, Store};
 pub enum Silent {
     /// What they could do wrong needs the lease.
     Ignored,
+    /// What they could do wrong needs the lease and this shard, which shuts them out first: of a machine that stood still the clock did
+    /// too, and the lease seems valid when it goes on.
+    ShutOutOf(ShardId),
     /// What they do by an older map would be wrong: they are waited for until their process has ended for certain, which only a
     /// proxy on the same machine can see, or they are taken for gone, after an hour.
     Awaited,
@@ -139,9 +142,15 @@ impl ShardMap {
         loop {
             let own_reached = self.shared.current.reached_but_for(own);
             let mut behind = self.store.proxies().await?;
+            let mut to_shut_out = Vec::new();
             behind.retain(|row| {
-                if row.fenced_on.is_some() {
-                    return silent == Silent::Awaited && row.proxy_id != this.0;
+                if let Some(fenced_on) = &row.fenced_on {
+                    let is_in = match silent {
+                        Silent::Ignored => false,
+                        Silent::ShutOutOf(shard) => !fenced_on.contains(&shard.0),
+                        Silent::Awaited => true,
+                    };
+                    return is_in && row.proxy_id != this.0;
                 }
                 let (renewals, since) = seen.entry(row.proxy_id).or_insert((row.renewals, Instant::now()));
                 if *renewals != row.renewals {
@@ -149,10 +158,21 @@ impl ShardMap {
                 }
                 let is_over = match silent {
                     Silent::Ignored => since.elapsed() > LEASE,
+                    // One of an earlier version cannot be shut out.
+                    Silent::ShutOutOf(_) => row.has_ended() || (row.generation.is_none() && since.elapsed() > LEASE),
                     Silent::Awaited => row.is_gone(),
                 };
-                row.proxy_id != this.0 && row.reached() < epoch && !is_over
+                let is_behind = row.proxy_id != this.0 && row.reached() < epoch && !is_over;
+                if is_behind && matches!(silent, Silent::ShutOutOf(_)) && since.elapsed() > SHUT_OUT_AFTER {
+                    to_shut_out.push((ProxyId(row.proxy_id), row.renewals));
+                }
+                is_behind
             });
+            for (proxy, renewals) in to_shut_out {
+                if self.store.fence_proxy(proxy, renewals).await? {
+                    tracing::warn!(proxy_id = %proxy, "proxy has lost its lease and is shut out");
+                }
+            }
             let mut behind: Vec<ProxyBehind> = behind.into_iter().map(ProxyRow::into_behind).collect();
             if own_reached < epoch {
                 behind.push(ProxyBehind { id: this, address: self.lease().address().to_owned(), silent_for: None, renewals: None });
@@ -274,3 +294,5 @@ fn renewals(rows: &[ProxyRow]) -> Vec<(i64, i64)> {
 /// A proxy sees a change within milliseconds.
 const SEEN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// One that still lives has ended its lease by then.
+const SHUT_OUT_AFTER: Duration = LEASE.saturating_add(Duration::from_secs(1));

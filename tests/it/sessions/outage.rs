@@ -346,6 +346,10 @@ async fn a_shard_that_joins_while_a_proxy_is_frozen_misses_no_write_of_it() {
     stage.proxy.signal(Signal::STOP);
     let url = stage.cluster.url_on_shard(0, "joining");
     succeed(&mut other, &format!("SELECT shardgate.add_shard('shard2', '{url}')")).await;
+    // Of a machine that stands still the clock does too: only the shard can keep the proxy from going on as if nothing had been.
+    let home = stage.cluster.connect_shard(0).await;
+    let shut_out = home.query_one("SELECT count(*) FROM shardgate.shut_out", &[]).await.expect("a count");
+    assert_eq!(shut_out.get::<_, i64>(0), 1, "{}", second.log());
     stage.proxy.signal(Signal::CONT);
     drop(holders);
     let told = client.transcript().await;
