@@ -47,7 +47,6 @@ async fn plan(control: &Control, caller: &Caller, id: GroupId, is_dry_run: bool)
     if is_home(group, home) {
         return Ok(Vec::new());
     }
-    refuse_default_elsewhere(group, home)?;
     let wanted = Rebalancing {
         actor: caller.user.clone(),
         group: Some(id),
@@ -138,19 +137,6 @@ fn is_moving(other: &Move) -> PgError {
             "Call the function again when it has ended: \"shard-rebalance finish {id}\" ends it after its switch, \
              \"shard-rebalance abort {id}\" before."
         ))
-}
-
-/// A list of keys can be moved; the keys that no list names cannot.
-fn refuse_default_elsewhere(group: &Group, home: &Shard) -> Result<(), PgError> {
-    let default = group.default_partition.and_then(|id| group.partition(id));
-    if default.is_none_or(|default| default.shard == home.id) {
-        return Ok(());
-    }
-    Err(PgError::unsupported(
-        "the default partition of a lookup group cannot be moved to the home shard",
-        "Its keys are those that no list names.",
-        "Map its keys with shardgate.map_keys(), and make the home shard the default: shardgate.set_default_shard().",
-    ))
 }
 
 /// Moves carry all tables of a group. Those that stay sharded go along only where that is asked for.

@@ -196,3 +196,39 @@ async fn the_upper_piece_of_a_range_goes_to_its_shard() {
         .expect("a row");
     nothing_lost(&cluster, &proxy).await;
 }
+
+/// Plans cut no partitions of lookup keys, and carry the keys that no list names like the others.
+#[tokio::test]
+async fn a_lookup_table_leaves_a_shard_by_a_plan_and_comes_home() {
+    let (cluster, proxy) = started(TABLE).await;
+    let client = proxy.connect().await;
+    for statement in [
+        "SELECT shardgate.distribute_table('tenants', 'name', strategy => 'lookup')",
+        "SELECT shardgate.map_keys('tenants', '{tenant1,tenant2}', 'a')",
+    ] {
+        client.batch_execute(statement).await.expect(statement);
+    }
+    let moves = client.query("SELECT * FROM shardgate.rebalance('tenants', drain => 'a')", &[]).await.expect("planned");
+    assert!(!moves.is_empty());
+    until_all_ended(&cluster).await;
+    for (key, shard) in [("tenant1", "b"), ("tenant5", "b"), ("tenant77", "b")] {
+        assert_eq!(located(&proxy, "tenants", key).await.1, shard, "{key}");
+    }
+    nothing_lost(&cluster, &proxy).await;
+    client.batch_execute("INSERT INTO tenants VALUES ('tenant77', 1), ('tenant1', 1000)").await.expect("inserted");
+    client.batch_execute("SELECT * FROM shardgate.undistribute_table('tenants')").await.expect("at home again");
+    let home = cluster.connect_shard(0).await;
+    assert_eq!(home.query_one("SELECT count(*) FROM tenants", &[]).await.expect("count").get::<_, i64>(0), 102);
+    client.batch_execute("DELETE FROM tenants WHERE name = 'tenant77' OR n = 1000").await.expect("deleted");
+    nothing_lost(&cluster, &proxy).await;
+}
+
+async fn until_all_ended(cluster: &Cluster) {
+    let map = cluster.connect_map().await;
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let running = "SELECT count(*) FROM shardgate_map.move WHERE state NOT IN ('done', 'aborted')";
+    while map.query_one(running, &[]).await.expect("moves").get::<_, i64>(0) > 0 {
+        assert!(std::time::Instant::now() < deadline, "moves have not ended");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
