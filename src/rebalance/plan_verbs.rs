@@ -87,17 +87,24 @@ pub async fn plan(map_url: &str, options: &PlanOptions, out: Option<&Path>, is_j
     Ok(())
 }
 
+/// How often sizes are read for a map that stays as it is meanwhile.
+const ATTEMPTS: usize = 5;
+
 /// By what the shards hold now. Cancel safe.
 pub(super) async fn made_now(map_url: &str, options: &PlanOptions) -> Result<Plan, RebalanceError> {
     let status_options = StatusOptions { is_exact: options.cost == Cost::Rows, with_partitions: true, deadline: options.deadline };
-    let status = status(map_url, &status_options).await?;
     let store = Store::of_command(map_url).await?;
     store.check().await?;
-    let map = store.load().await?.snapshot;
-    if (map.epoch.incarnation, map.epoch.counter) != (status.epoch.incarnation, status.epoch.counter) {
-        return Err(RebalanceError::Refused("the map has changed while the sizes were read; plan again".to_owned()));
+    for _ in 0..ATTEMPTS {
+        let status = status(map_url, &status_options).await?;
+        let map = store.load().await?.snapshot;
+        // Moves that begin or end change the map, too.
+        if (map.epoch.incarnation, map.epoch.counter) == (status.epoch.incarnation, status.epoch.counter) {
+            return make(&status, &map, &Estimates::of(&store.past_moves().await?), options);
+        }
     }
-    make(&status, &map, &Estimates::of(&store.past_moves().await?), options)
+    let refusal = "the map has changed each time that the sizes were read; plan again when fewer moves and declarations run";
+    Err(RebalanceError::Refused(refusal.to_owned()))
 }
 
 fn make(status: &Status, map: &MapSnapshot, estimates: &Estimates, options: &PlanOptions) -> Result<Plan, RebalanceError> {
