@@ -28,7 +28,7 @@ pub use definitions::{COLUMN_ORDER, Definitions, NOT_NULL, ObjectName};
 pub use dependents::{Held, mentions};
 pub use effects::{ChangedSettings, Kept, SessionEffects, UnnamedLeft, is_custom_name};
 pub use numbering::{Numbering, SequenceName, identity_in_default, qualified_name};
-pub use quote::{hex, quoted_identifier, quoted_literal, quoted_name, shown_name, type_anywhere};
+pub use quote::{hex, quoted_identifier, quoted_literal, quoted_name, shown_name, type_anywhere, written_identifier};
 
 pub type Oid = u32;
 
@@ -298,6 +298,10 @@ pub struct Function {
     pub argument_count: usize,
     /// Of those that a call gives by their places; empty where these are not those of the declaration (OUT arguments of procedures).
     pub argument_types: Vec<Oid>,
+    /// Of those that a call gives; an empty one has none. No list: none of them has one.
+    pub argument_names: Vec<String>,
+    /// Of those that it gives back (OUT, INOUT, columns of TABLE), which are variables of its body.
+    pub result_names: Vec<String>,
     /// Arguments at the end that a call may leave out.
     pub default_count: usize,
     /// Its last argument stands for any number of them.

@@ -12,15 +12,122 @@ pub fn quoted_name(schema: &str, name: &str) -> String {
     format!("{}.{}", quoted_identifier(schema), quoted_identifier(name))
 }
 
-/// `schema.name` as a person writes it: quoted where the letters need it. Not for SQL, where it may be a keyword.
-pub fn shown_name(schema: &str, name: &str) -> String {
-    let part = |text: &str| {
-        let is_plain = text.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
-            && text.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_');
-        if is_plain { text.to_owned() } else { quoted_identifier(text) }
-    };
-    format!("{}.{}", part(schema), part(name))
+/// A column or table as a person writes it: quoted where its letters need it, or where it is a word of the grammar's own.
+pub fn written_identifier(name: &str) -> String {
+    let is_plain = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
+        && name.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_');
+    if is_plain && !NO_COLUMNS.contains(&name) { name.to_owned() } else { quoted_identifier(name) }
 }
+
+/// `schema.name` likewise.
+pub fn shown_name(schema: &str, name: &str) -> String {
+    format!("{}.{}", written_identifier(schema), written_identifier(name))
+}
+
+/// Words that name no column without quotes: those of PostgreSQL's list (appendix C) that are reserved, or names of functions and types.
+const NO_COLUMNS: [&str; 101] = [
+    "all",
+    "analyse",
+    "analyze",
+    "and",
+    "any",
+    "array",
+    "as",
+    "asc",
+    "asymmetric",
+    "authorization",
+    "binary",
+    "both",
+    "case",
+    "cast",
+    "check",
+    "collate",
+    "collation",
+    "column",
+    "concurrently",
+    "constraint",
+    "create",
+    "cross",
+    "current_catalog",
+    "current_date",
+    "current_role",
+    "current_schema",
+    "current_time",
+    "current_timestamp",
+    "current_user",
+    "default",
+    "deferrable",
+    "desc",
+    "distinct",
+    "do",
+    "else",
+    "end",
+    "except",
+    "false",
+    "fetch",
+    "for",
+    "foreign",
+    "freeze",
+    "from",
+    "full",
+    "grant",
+    "group",
+    "having",
+    "ilike",
+    "in",
+    "initially",
+    "inner",
+    "intersect",
+    "into",
+    "is",
+    "isnull",
+    "join",
+    "lateral",
+    "leading",
+    "left",
+    "like",
+    "limit",
+    "localtime",
+    "localtimestamp",
+    "natural",
+    "not",
+    "notnull",
+    "null",
+    "offset",
+    "on",
+    "only",
+    "or",
+    "order",
+    "outer",
+    "overlaps",
+    "placing",
+    "primary",
+    "references",
+    "returning",
+    "right",
+    "select",
+    "session_user",
+    "similar",
+    "some",
+    "symmetric",
+    "system_user",
+    "table",
+    "tablesample",
+    "then",
+    "to",
+    "trailing",
+    "true",
+    "union",
+    "unique",
+    "user",
+    "using",
+    "variadic",
+    "verbose",
+    "when",
+    "where",
+    "window",
+    "with",
+];
 
 /// As `encode(…, 'hex')` writes them.
 pub fn hex(bytes: &[u8]) -> String {

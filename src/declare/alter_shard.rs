@@ -96,8 +96,8 @@ fn not_reached(error: PgError, name: &str) -> PgError {
         return error;
     }
     error.with_hint(format!(
-        "Nothing was changed. Start the server first, so that it can show that it is shard \"{name}\"; meanwhile \
-         shardgate.alter_shard('{name}', state => 'maintenance') lets statements wait."
+        "Nothing was changed: the server has to let this proxy in by that url first, so that it can show that it is shard \"{name}\". \
+         Meanwhile shardgate.alter_shard('{name}', state => 'maintenance') lets statements wait."
     ))
 }
 

@@ -14,7 +14,7 @@ use crate::catalog::Catalog;
 use crate::config::{AuthMethod, BackendUser, Config, CrossShardWrites, ShardUrl, TlsMode};
 use crate::error::{PgError, SqlState};
 use crate::net::descriptors;
-use crate::shardmap::{MapSnapshot, Shard, Store, TableKind};
+use crate::shardmap::{MapSnapshot, Shard, ShardState, Store, TableKind};
 
 use super::checks::{Candidate, CandidateKind};
 use super::functions::no_shard;
@@ -289,6 +289,16 @@ async fn look_at(shard: &Shard, config: &Config, needs: Needs) -> (Vec<Finding>,
         );
         let what = "its password stands in the map, where whoever may read the map database, or a dump of it, can read it";
         found.push(Finding::new(&subject, what, remedy).warning());
+    }
+    let meaning = match shard.state {
+        ShardState::ReadOnly => Some("it is read-only: writes there are refused"),
+        ShardState::Maintenance => Some("it is in maintenance: its statements wait, and are refused in the end"),
+        ShardState::Draining => Some("it is draining: it gets no new partitions, and plans empty it"),
+        ShardState::Preparing | ShardState::Online => None,
+    };
+    if let Some(meaning) = meaning {
+        let remedy = format!("When that is over: SELECT shardgate.alter_shard('{}', state => 'online').", shard.name);
+        found.push(Finding::new(&subject, meaning, remedy).warning());
     }
     if !shard.state.is_ready() {
         found.push(Finding::new(&subject, "it is not online yet", "Call shardgate.add_shard() again to finish its preparation."));

@@ -218,7 +218,7 @@ impl<'a> Schema<'a> {
     fn obstacles(&self, leaving: &[&Relation]) -> Vec<Obstacle> {
         let oids: BTreeSet<Oid> =
             leaving.iter().flat_map(|relation| self.catalog.family(relation)).map(|member| member.oid).collect();
-        let tables: Vec<&str> = leaving.iter().map(|relation| relation.name.as_str()).collect();
+        let tables: Vec<String> = leaving.iter().map(|relation| shown_name(&relation.schema, &relation.name)).collect();
         let mut found: Vec<Obstacle> = Vec::new();
         for (name, from, to) in self.foreign_keys() {
             if oids.contains(&from.oid) == oids.contains(&to.oid) {
@@ -228,7 +228,7 @@ impl<'a> Schema<'a> {
                 "Foreign key \"{name}\" of table \"{}\" refers to table \"{}\", and one of them stays sharded.",
                 from.name, to.name
             );
-            let first = tables.first().copied().unwrap_or_default();
+            let first = tables.first().map(String::as_str).unwrap_or_default();
             let remedy = format!(
                 "Take the tables along that foreign keys connect it with: SELECT shardgate.undistribute_table('{first}', \
                  cascade_via_foreign_keys => true); or ALTER TABLE {} DROP CONSTRAINT {}.",

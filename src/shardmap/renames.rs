@@ -17,7 +17,7 @@ use super::encoding::{key_to_stored, unreadable};
 use super::error::StoreError;
 use super::model::{MapSnapshot, Table, TableKind, TableName};
 use super::store::Store;
-use crate::catalog::{Catalog, Oid, Relation, quoted_identifier};
+use crate::catalog::{Catalog, Oid, Relation, written_identifier};
 use crate::shard_key::KeyColumn;
 
 /// What a table may be called besides.
@@ -142,8 +142,7 @@ impl MapSnapshot {
 impl Settled {
     pub(super) fn to_stored(&self) -> serde_json::Value {
         let text = |key: &KeyColumn| {
-            let is_plain = key.column.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'));
-            let column = if is_plain { key.column.clone() } else { quoted_identifier(&key.column) };
+            let column = written_identifier(&key.column);
             key.function.as_ref().map_or(column.clone(), |function| function.to_sql(&column))
         };
         let key_text = self.key.as_ref().map(|key| key.iter().map(text).collect::<Vec<_>>().join(", "));

@@ -18,7 +18,7 @@ use crate::error::{PgError, SqlState};
 use crate::session::ddl::drift::as_of_drift;
 use crate::session::sequences::numbered;
 use crate::session::{Failure, Session};
-use crate::shardmap::Shard;
+use crate::shardmap::{Shard, ShardId};
 use crate::sql::analysis::{Analysis, Command, DistributedRename, Splice, TransactionModes};
 use crate::sql::ddl::ddl_locks::TableLocks;
 use crate::sql::ddl::own_database::databases;
@@ -51,8 +51,10 @@ impl Session {
         if renames_known && named.is_some() {
             return Err(on_one_shard().into());
         }
-        self.wait_for_shards(&shards.iter().map(|shard| shard.id).collect::<Vec<_>>()).await?;
+        let ids: Vec<ShardId> = shards.iter().map(|shard| shard.id).collect();
+        self.wait_for_shards(&ids).await?;
         if let Command::Ddl { tag, redefines, takes, .. } = &statement.command {
+            self.check_all_writable(tag, &ids)?;
             self.check_not_dropped(takes, renames).await?;
             self.announce_schema_change(tag).await?;
             if renames.is_none() {

@@ -151,6 +151,13 @@ impl Session {
         Err(refused(verb, &shard.name))
     }
 
+    /// A schema change is made on all of these shards, or on none.
+    pub(in crate::session) fn check_all_writable(&self, tag: &str, shards: &[ShardId]) -> Result<(), PgError> {
+        let map = self.gateway.map.load();
+        let read_only = shards.iter().find(|shard| is_read_only(&map, **shard)).and_then(|shard| map.shard(*shard));
+        read_only.map_or(Ok(()), |shard| Err(refused(tag, &shard.name)))
+    }
+
     /// Between transactions: connections of a retired pool are given up. A session whose connection is kept for what is there ends
     /// when the shard is somewhere else.
     pub(in crate::session) fn leave_old_addresses(&mut self) -> Result<(), SessionEnd> {

@@ -64,7 +64,7 @@ async fn wrong_calls_say_what_to_do_and_right_ones_are_idempotent() {
         assert!(said.starts_with(expected), "{arguments}: {said}");
         assert!(!said.contains("s3cret"), "{said}");
         if arguments.contains("s3cret@") {
-            assert!(said.contains("Nothing was changed. Start the server first"), "{said}");
+            assert!(said.contains("Nothing was changed: the server has to let this proxy in"), "{said}");
         }
     }
     let mut nobody = WireClient::connect_with(stage.proxy.address(), &[("user", "nobody"), ("database", "app")]).await;
