@@ -67,6 +67,8 @@ impl Fixture {
             name: name.to_owned(),
             argument_count: 0,
             argument_types: Vec::new(),
+            argument_names: Vec::new(),
+            result_names: Vec::new(),
             default_count: 0,
             is_variadic: true,
             built_in: Vec::new(),

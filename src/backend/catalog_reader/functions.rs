@@ -57,6 +57,8 @@ struct FunctionRow {
     signature: String,
     argument_count: i16,
     argument_types: Vec<i64>,
+    argument_names: Vec<String>,
+    result_names: Vec<String>,
     default_count: i16,
     is_variadic: bool,
     built_in: Vec<Vec<i64>>,
@@ -83,6 +85,10 @@ SELECT p.oid::int8 AS oid, n.nspname::text AS schema, p.proname::text AS name,
        p.pronargs AS argument_count,
        ARRAY(SELECT a.type::int8 FROM unnest(p.proargtypes) WITH ORDINALITY a (type, place)
              WHERE p.prokind <> 'p' OR p.proallargtypes IS NULL ORDER BY a.place) AS argument_types,
+       ARRAY(SELECT coalesce(a.name, '') FROM unnest(p.proargnames, p.proargmodes::text[]) WITH ORDINALITY a (name, mode, place)
+             WHERE coalesce(a.mode, 'i') IN ('i', 'b', 'v') ORDER BY a.place) AS argument_names,
+       ARRAY(SELECT coalesce(a.name, '') FROM unnest(p.proargnames, p.proargmodes::text[]) WITH ORDINALITY a (name, mode, place)
+             WHERE a.mode IN ('o', 'b', 't') ORDER BY a.place) AS result_names,
        p.pronargdefaults AS default_count, p.provariadic <> 0 AS is_variadic,
        coalesce((SELECT jsonb_agg(to_jsonb(ARRAY(SELECT a.type::int8 FROM unnest(b.proargtypes) WITH ORDINALITY a (type, place) ORDER BY a.place)))
                  FROM pg_proc b WHERE b.proname = p.proname AND b.pronamespace = 'pg_catalog'::regnamespace AND b.provariadic = 0),
@@ -147,6 +153,8 @@ fn add_functions(
                 name: row.name,
                 argument_count: usize::try_from(row.argument_count).unwrap_or(0),
                 argument_types: oids(&row.argument_types)?,
+                argument_names: row.argument_names,
+                result_names: row.result_names,
                 default_count: usize::try_from(row.default_count).unwrap_or(0),
                 is_variadic: row.is_variadic,
                 built_in: row.built_in.iter().map(|types| oids(types)).collect::<Result<_, _>>()?,

@@ -56,6 +56,8 @@ fn function(oid: Oid, name: &str, language: &str, body: &str) -> Function {
         name: name.into(),
         argument_count: 0,
         argument_types: Vec::new(),
+        argument_names: Vec::new(),
+        result_names: Vec::new(),
         default_count: 0,
         is_variadic: false,
         built_in: Vec::new(),

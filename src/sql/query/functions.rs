@@ -245,15 +245,13 @@ impl<'c> Reader<'c> {
 
     /// A function whose name stands in the statement: the settings that it changes are followed.
     fn note_called_function(&mut self, function: &Function, call: &nodes::FuncCall, place: Place) {
-        let closure = match self.closure(function) {
-            Closure::Known(references) => Closure::Known(self.without_key_argument(function, call, references)),
-            unknown @ Closure::Unknown(_) => unknown,
-        };
-        let is_proven = !self.is_declared(function) && !is_transparent(function);
-        let of_call = match is_proven {
+        let mut of_call = match !self.is_declared(function) && !is_transparent(function) {
             true => self.context.catalog.call_of_function(function.oid, &SqlBodyReader),
-            false => Call { closure: Arc::new(closure), sets: CallSets::Nothing },
+            false => Call { closure: Arc::new(self.closure(function)), sets: CallSets::Nothing },
         };
+        if let Closure::Known(references) = &*of_call.closure {
+            of_call.closure = Arc::new(Closure::Known(self.without_key_argument(function, call, references.clone())));
+        }
         self.note_function(function, place, &of_call);
     }
 

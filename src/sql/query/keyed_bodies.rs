@@ -1,18 +1,20 @@
-//! Functions of triggers that touch sharded tables by the key of the row they fire for: `INSERT INTO audit VALUES (NEW.tenant, …)`.
+//! Functions that touch sharded tables by a key that they are given: those of triggers by the key of the row they fire for (`INSERT INTO
+//! audit VALUES (NEW.tenant, …)`), others by an argument (`SELECT sum(amount) FROM entries WHERE account = $1`).
 //!
-//! Such rows are on the shard where the row is, so that the trigger does there what it does on one server, for one row and for many.
-//! It is proven as for a statement of a client: each statement of the body is read with `NEW.column` and `OLD.column` as parameters,
-//! and has to be restricted to the parameters that are the row's key. A body that could mean something else by these names is not
-//! proven; nor is what a body calls, unless that is proven by itself.
+//! Such rows are on the shard where the row is, or the argument's key, so that the function does there what it does on one server, for one
+//! row and for many. It is proven as for a statement of a client: each statement of the body is read with `NEW.column` and `OLD.column`, or
+//! the arguments' names, as parameters, and has to be restricted to the parameters that are the key. A body that could mean something else
+//! by these names is not proven; nor is what a body calls, unless that is proven by itself.
 
 use std::collections::BTreeSet;
 
 use pg_raw_parse::Node;
+use pg_raw_parse::walk::{Recurse, walk_manual};
 
 use super::bind::Reader;
 use super::relations::{self, Resolved};
-use crate::catalog::{BodyReader, Function, Oid, References, Relation, Trigger};
-use crate::shard_key::KeyColumn;
+use crate::catalog::{BodyName, BodyReader, BodyReferences, Function, Oid, References, Relation, Trigger};
+use crate::shard_key::{KeyColumn, KeyType};
 use crate::shardmap::{GroupId, TableKind};
 use crate::sql::analysis::{Command, KeyCondition, KeyTest, KeyValue, Merge, Part, QueryKind, Scope, Test};
 use crate::sql::body::{SqlBodyReader, queries};
@@ -29,14 +31,27 @@ const BODIES_DEPTH_MAX: usize = 4;
 /// The sharded tables of the row's group that the trigger's function is proven to touch by the row's key alone. Those that it touches
 /// otherwise, and all where nothing is proven, are not among them. `relation`: a sharded table or a partition of one.
 pub fn keyed_by_row(context: &Context, relation: &Relation, function: &Function) -> BTreeSet<Oid> {
-    let Some(row) = Row::of(context, relation, function) else { return BTreeSet::new() };
+    let Some(row) = Given::by_row(context, relation, function) else { return BTreeSet::new() };
     row.touched(context, function, 0).unwrap_or_default()
+}
+
+/// The sharded tables that the function is proven to touch by the key alone that this argument (0-based) gives, where it touches no other
+/// rows of sharded tables.
+pub fn keyed_by_argument(
+    context: &Context,
+    function: &Function,
+    references: &References,
+    argument: usize,
+    depth: usize,
+) -> Option<BTreeSet<Oid>> {
+    Given::by_argument(context, function, references, argument)?.touched(context, function, depth)
 }
 
 impl Reader<'_> {
     /// What a trigger of the relation touches besides what it touches by the key of its row.
     pub fn without_keyed(&mut self, relation: &Relation, function: Option<&Function>, mut references: References) -> References {
-        let Some((function, row)) = function.and_then(|function| Some((function, Row::of(self.context, relation, function)?)))
+        let Some((function, row)) =
+            function.and_then(|function| Some((function, Given::by_row(self.context, relation, function)?)))
         else {
             return references;
         };
@@ -67,37 +82,66 @@ impl Reader<'_> {
     }
 }
 
-/// The row that a trigger fires for.
-struct Row<'c> {
+/// The key that a function is given.
+struct Given<'c> {
     group: GroupId,
     key: &'c [KeyColumn],
-    relation: &'c Relation,
-    /// There is no OLD, or no NEW, on some of the events.
-    lacks_old: bool,
-    lacks_new: bool,
+    by: By<'c>,
 }
 
-/// `NEW.column` or `OLD.column`.
+enum By<'c> {
+    /// The row that a trigger fires for.
+    Row {
+        relation: &'c Relation,
+        /// There is no OLD, or no NEW, on some of the events.
+        lacks_old: bool,
+        lacks_new: bool,
+    },
+    /// By its place, 0-based.
+    Argument(usize),
+}
+
+/// What stands for a parameter in a text of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Field {
-    is_new: bool,
-    column: String,
+enum Field {
+    /// `NEW.column` or `OLD.column`.
+    OfRow { is_new: bool, column: String },
+    /// By its place, 0-based.
+    Argument(usize),
 }
 
-impl<'c> Row<'c> {
-    fn of(context: &'c Context, relation: &'c Relation, function: &Function) -> Option<Self> {
+impl<'c> Given<'c> {
+    fn by_row(context: &'c Context, relation: &'c Relation, function: &Function) -> Option<Self> {
         let Resolved::Sharded { table, group, .. } = relations::placed(context, relation, false) else { return None };
         let TableKind::Sharded { key, .. } = &table.kind else { return None };
         let of_function = |trigger: &&Trigger| trigger.function == function.oid;
         let triggers = || relation.triggers.iter().filter(of_function);
         let is_of_rows = triggers().next().is_some() && triggers().all(|trigger| trigger.is_row && !trigger.is_instead);
-        is_of_rows.then(|| Self {
-            group: group.id,
-            key,
+        let by = By::Row {
             relation,
             lacks_old: triggers().any(|trigger| trigger.fires_on.insert),
             lacks_new: triggers().any(|trigger| trigger.fires_on.delete),
-        })
+        };
+        is_of_rows.then(|| Self { group: group.id, key, by })
+    }
+
+    /// Of the first sharded table's group, whose key is one column of the argument's type: a value of another type would be converted before
+    /// the function sees it.
+    fn by_argument(context: &'c Context, function: &Function, references: &References, argument: usize) -> Option<Self> {
+        let argument_type = KeyType::of_column(*function.argument_types.get(argument)?)?;
+        let mut touched = references.reads.iter().chain(&references.writes);
+        touched.find_map(|oid| match relations::placed(context, context.catalog.relations.get(oid)?, true) {
+            Resolved::Sharded { table, group, .. } => match &table.kind {
+                TableKind::Sharded { key, .. } => match key.as_slice() {
+                    [column] if column.column_type == argument_type => {
+                        Some(Some(Self { group: group.id, key, by: By::Argument(argument) }))
+                    }
+                    _ => Some(None),
+                },
+                TableKind::Reference => None,
+            },
+            _ => None,
+        })?
     }
 
     fn has_in_group(&self, context: &Context, oid: Oid) -> bool {
@@ -109,22 +153,31 @@ impl<'c> Row<'c> {
 
     /// `None`: some statement is not restricted to the key.
     fn touched(&self, context: &Context, function: &Function, depth: usize) -> Option<BTreeSet<Oid>> {
-        if depth == BODIES_DEPTH_MAX || function.language != "plpgsql" || function.is_extension_member {
+        let is_read = match &self.by {
+            By::Row { .. } => function.language == "plpgsql",
+            By::Argument(_) => matches!(function.language.as_str(), "plpgsql" | "sql"),
+        };
+        if depth == BODIES_DEPTH_MAX || !is_read || function.is_extension_member {
             return None;
         }
-        let body = SqlBodyReader.references("plpgsql", &function.body);
-        let is_bound = |name: &str| body.bound_names.iter().any(|bound| bound == name);
-        let assigned = body.assigned_new.as_ref()?;
-        // OLD and NEW are the row's, and its key in them is as it was given.
-        if body.unknown.is_some() || is_bound("old") || is_bound("#") || self.key.iter().any(|key| assigned.contains(&key.column)) {
+        let body = SqlBodyReader.references(&function.language, &function.body);
+        let is_bound = |name: &str| body.bound_names.iter().any(|bound| bound == name) || has_variable(function, name);
+        if body.unknown.is_some() || is_bound("#") || !self.stays(context, function, &body) {
             return None;
         }
         let mut touched = BTreeSet::new();
         for text in queries(&function.language, &function.body)? {
-            let (text, fields) = with_parameters(&text);
+            let (text, fields) = match self.by {
+                By::Row { .. } => with_parameters(&text, row_field),
+                By::Argument(_) => with_parameters(&text, |tokens| argument_field(tokens, function)),
+            };
             let tree = parse(&text).ok()?;
             let literals = lexer::scan(&text).literals;
             for node in tree.stmts() {
+                // In SQL a column of what it gives would be meant where an argument has its name.
+                if matches!(self.by, By::Argument(_)) && function.language == "sql" && calls_in_from(node) {
+                    return None;
+                }
                 let source = Source { text: &text, literals: &literals, lead: 0, start: 0, end: text.len() };
                 touched.extend(self.touched_by(node, source, context, function, (depth, &fields))?);
             }
@@ -132,6 +185,27 @@ impl<'c> Row<'c> {
         // A variable of a key column's name could be meant where the column is.
         let key_columns = touched.iter().filter_map(|oid| key_of(context, *oid)).flatten();
         key_columns.into_iter().all(|key| !is_bound(&key.column)).then_some(touched)
+    }
+
+    /// What gives the key is what it was when the function began, and its name means nothing else in the body.
+    fn stays(&self, context: &Context, function: &Function, body: &BodyReferences) -> bool {
+        let is_bound = |name: &str| body.bound_names.iter().any(|bound| bound == name);
+        let argument = match self.by {
+            By::Row { .. } => {
+                let is_assigned =
+                    |assigned: &Vec<String>| self.key.iter().any(|key| assigned.contains(&key.column)) || is_bound("old");
+                return body.assigned_new.as_ref().is_some_and(|assigned| !is_assigned(assigned));
+            }
+            By::Argument(argument) => argument,
+        };
+        let name = function.argument_names.get(argument).map(String::as_str).unwrap_or_default();
+        // Where there are arguments that it gives back, PL/pgSQL counts these too.
+        let is_numbered = function.language != "plpgsql" || function.result_names.is_empty();
+        let is_plain = |name: &str| !is_bound(name) && !function.result_names.iter().any(|result| result == name);
+        is_plain(&format!("${}", argument + 1))
+            && (is_numbered || !function.body.contains('$'))
+            && (name.is_empty()
+                || is_plain(name) && body.reads.iter().chain(&body.writes).all(|of| lacks_column(context, of, name)))
     }
 
     fn touched_by(
@@ -160,7 +234,8 @@ impl<'c> Row<'c> {
             _ => return None,
         };
         let of_group = |oid: &Oid| self.has_in_group(context, *oid);
-        let touched: BTreeSet<Oid> = reader.notes.relations.iter().copied().filter(of_group).chain(reader.keyed.clone()).collect();
+        let by_calls = reader.keyed.iter().chain(&reader.notes.hidden_keyed).copied();
+        let touched: BTreeSet<Oid> = reader.notes.relations.iter().copied().chain(by_calls).filter(of_group).collect();
         let has_nullable = touched.iter().any(|oid| is_key_nullable(context, *oid));
         let named = std::mem::take(&mut reader.named);
         let placement = placing::seen_twice(placing::finish(reader, Command::Query(kind), merge), &named, source, context);
@@ -197,23 +272,62 @@ impl<'c> Row<'c> {
         }
         let field_of = |value: &KeyValue| match value {
             KeyValue::Parameter { number, cast: None } => {
-                fields.get(usize::from(*number).checked_sub(1)?).filter(|field| field.column == key.column)
+                let field = fields.get(usize::from(*number).checked_sub(1)?)?;
+                let is_key = match (field, &self.by) {
+                    (Field::OfRow { column, .. }, By::Row { .. }) => *column == key.column,
+                    (Field::Argument(place), By::Argument(argument)) => place == argument,
+                    (Field::OfRow { .. }, By::Argument(_)) | (Field::Argument(_), By::Row { .. }) => false,
+                };
+                is_key.then_some(field)
             }
             _ => None,
         };
         match &test.test {
             Test::Equals(value) => field_of(value).is_some(),
             Test::In(values) => !values.is_empty() && values.iter().all(|value| field_of(value).is_some()),
-            Test::Stored(stored) => field_of(&stored.value).is_some_and(|field| {
-                // A row without a key is not on the shard of this one.
-                let is_missing = if field.is_new { self.lacks_new } else { self.lacks_old };
-                let typmod = self.relation.column(&key.column).map(|column| column.typmod);
-                (stored.typmod == -1 || Some(stored.typmod) == typmod) && !(is_missing && has_nullable)
+            Test::Stored(stored) => field_of(&stored.value).is_some_and(|field| match (&self.by, field) {
+                (By::Row { relation, lacks_old, lacks_new }, Field::OfRow { is_new, .. }) => {
+                    // A row without a key is not on the shard of this one.
+                    let is_missing = if *is_new { *lacks_new } else { *lacks_old };
+                    let typmod = relation.column(&key.column).map(|column| column.typmod);
+                    (stored.typmod == -1 || Some(stored.typmod) == typmod) && !(is_missing && has_nullable)
+                }
+                // Whoever places the call converts it as the column does.
+                (_, _) => true,
             }),
             Test::AnyOf(_) | Test::Compare(..) => false,
         }
     }
 }
+
+fn calls_in_from(root: Node<'_>) -> bool {
+    let mut stack = vec![root];
+    while let Some(node) = stack.pop() {
+        if matches!(node, Node::RangeFunction(_)) {
+            return true;
+        }
+        walk_manual::<()>(node, |child| {
+            stack.push(child);
+            Recurse::no()
+        });
+    }
+    false
+}
+
+/// An argument that is given back, or a column of the result, is a variable; so is each argument with a name.
+fn has_variable(function: &Function, name: &str) -> bool {
+    let all = function.result_names.iter().chain(&function.argument_names);
+    function.language == "plpgsql" && all.into_iter().any(|variable| variable == name)
+}
+
+/// No column could be meant by the name where this relation stands: in SQL the column would be. System catalogues are not looked into.
+fn lacks_column(context: &Context, of: &BodyName, name: &str) -> bool {
+    let is_systems = of.name.starts_with("pg_") || of.schema.as_deref().is_some_and(|schema| SYSTEM_SCHEMAS.contains(&schema));
+    let mut relations = context.catalog.relations.values().filter(|relation| relation.name == of.name);
+    !is_systems && relations.all(|relation| relation.column(name).is_none())
+}
+
+const SYSTEM_SCHEMAS: [&str; 2] = ["pg_catalog", "information_schema"];
 
 fn key_of(context: &Context, oid: Oid) -> Option<&[KeyColumn]> {
     match relations::placed(context, context.catalog.relations.get(&oid)?, true) {
@@ -231,26 +345,20 @@ fn is_key_nullable(context: &Context, oid: Oid) -> bool {
     relation.is_none_or(|relation| key.iter().any(|key| relation.column(&key.column).is_none_or(|column| !column.is_not_null)))
 }
 
-/// The text with `$n` for the n-th field of the list. A body of a trigger has no parameters of its own.
-fn with_parameters(text: &str) -> (String, Vec<Field>) {
+/// The text with `$n` for the n-th field of the list. `field_at`: whether one begins at the second of these tokens (the first is the one
+/// before it, empty at the beginning), and how many tokens it has.
+fn with_parameters(text: &str, field_at: impl Fn(&[Word<'_>]) -> Option<(Field, usize)>) -> (String, Vec<Field>) {
     let tokens: Vec<lexer::Token> = lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).collect();
-    let word = |at: usize| tokens.get(at).and_then(|token| text.get(token.start..token.end));
+    let mut words = vec![(TokenKind::Symbol, "")];
+    words.extend(tokens.iter().map(|token| (token.kind, text.get(token.start..token.end).unwrap_or_default())));
     let (mut written, mut fields): (String, Vec<Field>) = (String::new(), Vec::new());
     let (mut from, mut at) = (0, 0);
     while let Some(token) = tokens.get(at) {
-        let is_first = at.checked_sub(1).and_then(word) != Some(".");
-        let record = word(at).filter(|_| token.kind == TokenKind::Word && is_first && word(at + 1) == Some("."));
-        let is_new = record.and_then(|record| match record {
-            record if record.eq_ignore_ascii_case("new") => Some(true),
-            record if record.eq_ignore_ascii_case("old") => Some(false),
-            _ => None,
-        });
-        let column = tokens.get(at + 2).and_then(|token| name_of(token.kind, text.get(token.start..token.end)?));
-        let (Some(is_new), Some(column), Some(last)) = (is_new, column, tokens.get(at + 2)) else {
+        let found = words.get(at..).and_then(&field_at);
+        let Some((field, count, last)) = found.and_then(|(field, count)| Some((field, count, tokens.get(at + count - 1)?))) else {
             at += 1;
             continue;
         };
-        let field = Field { is_new, column };
         let number = fields.iter().position(|known| *known == field).unwrap_or(fields.len());
         if number == fields.len() {
             fields.push(field);
@@ -258,10 +366,39 @@ fn with_parameters(text: &str) -> (String, Vec<Field>) {
         written.push_str(text.get(from..token.start).unwrap_or_default());
         written.push_str(&format!("${} ", number + 1));
         from = last.end;
-        at += 3;
+        at += count;
     }
     written.push_str(text.get(from..).unwrap_or_default());
     (written, fields)
+}
+
+type Word<'t> = (TokenKind, &'t str);
+
+/// A body of a trigger has no parameters of its own.
+fn row_field(words: &[Word<'_>]) -> Option<(Field, usize)> {
+    let [before, record, dot, column, ..] = words else { return None };
+    if before.1 == "." || record.0 != TokenKind::Word || dot.1 != "." {
+        return None;
+    }
+    let is_new = match record.1 {
+        record if record.eq_ignore_ascii_case("new") => true,
+        record if record.eq_ignore_ascii_case("old") => false,
+        _ => return None,
+    };
+    Some((Field::OfRow { is_new, column: name_of(column.0, column.1)? }, 3))
+}
+
+/// `$1`, or an argument's name, which stands neither for a relation nor for a field. Where it names something else, as in `AS name`, the
+/// text is no SQL any more, and nothing is proven.
+fn argument_field(words: &[Word<'_>], function: &Function) -> Option<(Field, usize)> {
+    let [before, word, rest @ ..] = words else { return None };
+    if let (TokenKind::Parameter, Some(number)) = (word.0, word.1.strip_prefix('$')) {
+        return Some((Field::Argument(number.parse::<usize>().ok()?.checked_sub(1)?), 1));
+    }
+    let is_alone = before.1 != "." && rest.first().is_none_or(|next| !matches!(next.1, "." | "("));
+    let name = name_of(word.0, word.1).filter(|_| is_alone)?;
+    let place = function.argument_names.iter().position(|argument| *argument == name)?;
+    Some((Field::Argument(place), 1))
 }
 
 /// Folded; quoted identifiers without their quotes.
@@ -346,9 +483,9 @@ mod tests {
 
     #[test]
     fn fields_become_parameters() {
-        let (text, fields) = with_parameters("SELECT new.a, OLD.\"B\", x.new.a, 'new.a', NEW.a /* new.c */ FROM new");
+        let (text, fields) = with_parameters("SELECT new.a, OLD.\"B\", x.new.a, 'new.a', NEW.a /* new.c */ FROM new", row_field);
         assert_eq!(text, "SELECT $1 , $2 , x.new.a, 'new.a', $1  /* new.c */ FROM new");
-        let field = |is_new, column: &str| Field { is_new, column: column.to_owned() };
+        let field = |is_new, column: &str| Field::OfRow { is_new, column: column.to_owned() };
         assert_eq!(fields, [field(true, "a"), field(false, "B")]);
     }
 }

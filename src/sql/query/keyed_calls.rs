@@ -1,11 +1,15 @@
-//! Calls of functions that are declared to touch sharded tables by a key that an argument gives: `SELECT balance_of(7)`.
+//! Calls of functions that touch sharded tables by a key that an argument gives: `SELECT balance_of(7)`. The body proves it
+//! ([`super::keyed_bodies`]), or a declaration says so.
 //!
 //! Where the argument is a constant or a parameter, the call has to be on that key's shard, like a statement with the key in its
 //! condition; on several shards, and over rows that are gathered elsewhere, it is refused like any function that touches such tables.
 
+use std::collections::BTreeSet;
+
 use pg_raw_parse::{Node, nodes};
 
 use super::bind::Reader;
+use super::keyed_bodies::keyed_by_argument;
 use super::predicate::Operand;
 use super::relations::{self, Resolved};
 use super::scope::Frame;
@@ -17,20 +21,21 @@ use crate::sql::analysis::{Fact, KeyCondition, KeyTest, KeyValue, Part, StoredVa
 impl Reader<'_> {
     /// What the call touches besides what it touches by its key.
     pub fn without_key_argument(&mut self, function: &Function, call: &nodes::FuncCall, mut references: References) -> References {
-        let Some((value, argument_type)) = self.key_argument(function, call) else { return references };
+        let Some((place, keyed)) = self.key_argument(function, &references) else { return references };
+        let Some((value, argument_type)) = self.argument(function, call, place) else { return references };
         let mut touched: Vec<(Oid, Part)> = Vec::new();
-        for (oid, stores) in
-            references.reads.iter().map(|oid| (*oid, false)).chain(references.writes.iter().map(|oid| (*oid, true)))
-        {
+        let is_keyed = |oid: &Oid| keyed.as_ref().is_none_or(|keyed| keyed.contains(oid));
+        let reads = references.reads.iter().map(|oid| (*oid, false));
+        for (oid, stores) in reads.chain(references.writes.iter().map(|oid| (*oid, true))).filter(|(oid, _)| is_keyed(oid)) {
             touched.extend(self.part_by_key(oid, (&value, argument_type), stores).map(|part| (oid, part)));
+        }
+        if references.writes.iter().any(|oid| touched.iter().any(|(keyed, _)| keyed == oid)) {
+            self.notes.writes();
         }
         references.reads.retain(|oid| !touched.iter().any(|(keyed, _)| keyed == oid));
         references.writes.retain(|oid| !touched.iter().any(|(keyed, _)| keyed == oid));
         if !touched.is_empty() {
-            self.why.push(Fact::Sentence(format!(
-                "Function \"{}\" is declared to touch rows of one key, which it is given.",
-                function.name
-            )));
+            self.why.push(Fact::Sentence(format!("Function \"{}\" touches rows of one key, which it is given.", function.name)));
             self.notes.not_pushable(super::functions::one_server(&function.name));
         }
         for (oid, part) in touched {
@@ -40,9 +45,19 @@ impl Reader<'_> {
         references
     }
 
-    fn key_argument(&mut self, function: &Function, call: &nodes::FuncCall) -> Option<(KeyValue, KeyType)> {
-        let declared = self.context.map.functions.get(&(function.schema.clone(), function.name.clone()))?;
-        let place = declared.key_argument?.checked_sub(1)?;
+    /// The place of the argument that gives the key, and the tables of which that is proven; without a list: all, as it was declared.
+    fn key_argument(&self, function: &Function, references: &References) -> Option<(usize, Option<BTreeSet<Oid>>)> {
+        if self.is_declared(function) {
+            let declared = self.context.map.functions.get(&(function.schema.clone(), function.name.clone()))?;
+            return Some((declared.key_argument?.checked_sub(1)?, None));
+        }
+        (0..function.argument_types.len()).find_map(|place| {
+            let keyed = keyed_by_argument(self.context, function, references, place, self.body_depth)?;
+            Some((place, Some(keyed)))
+        })
+    }
+
+    fn argument(&mut self, function: &Function, call: &nodes::FuncCall, place: usize) -> Option<(KeyValue, KeyType)> {
         let is_by_place = !call.func_variadic && !call.args().iter().any(|argument| matches!(argument, Node::NamedArgExpr(_)));
         // A value of another type would be converted before the function sees it.
         let argument_type = KeyType::of_column(*function.argument_types.get(place)?)?;
@@ -123,6 +138,62 @@ mod tests {
             ("SELECT f(1 + 6)", oid::INT8),
         ] {
             assert_eq!(conditions(call, argument, false), [KeyCondition::All], "{call}");
+        }
+    }
+
+    /// Whether a call of a function with the arguments `key int8` and `other int8` is placed by the first of them.
+    fn is_proven(language: &str, body: &str) -> bool {
+        let mut fixture = testing::library();
+        let function = fixture.function("f", 'v', language, body);
+        let function = fixture.catalog.functions.get_mut(&function).unwrap();
+        (function.argument_count, function.argument_types, function.is_variadic) = (2, vec![oid::INT8, oid::INT8], false);
+        function.argument_names = vec!["key".to_owned(), "other".to_owned()];
+        let context = fixture.context(&["public"], &[]);
+        let read = Analyzer::new().analyze("SELECT f(7, 8)", &context).unwrap();
+        let is_seven = |part: &Part| match part {
+            Part::Sharded { condition: KeyCondition::Test(test), .. } => {
+                let value = match &test.test {
+                    Test::Equals(value) => value,
+                    Test::Stored(stored) => &stored.value,
+                    Test::In(_) | Test::AnyOf(_) | Test::Compare(..) => return false,
+                };
+                matches!(value, KeyValue::Literal { ordinal: 0, .. })
+            }
+            Part::Sharded { .. } | Part::Home => false,
+        };
+        matches!(&read.statements[0].scope, Scope::Placed { parts, .. } if !parts.is_empty() && parts.iter().all(is_seven))
+    }
+
+    #[test]
+    fn a_body_whose_rows_are_of_the_key_is_told_from_others() {
+        for (language, body) in [
+            ("sql", "SELECT v FROM t WHERE k = key"),
+            ("sql", "SELECT v FROM t WHERE t.k = $1 AND v > 'a'"),
+            ("sql", "UPDATE t SET v = 'x' WHERE k = key; SELECT count(*) FROM t WHERE k = $1"),
+            ("plpgsql", "DECLARE n int; BEGIN SELECT count(*) INTO n FROM t x WHERE x.k = key; RETURN n; END"),
+            ("plpgsql", "BEGIN INSERT INTO t (k, v) VALUES (key, 'x'); RETURN 1; END"),
+            ("plpgsql", "BEGIN IF other > 3 THEN DELETE FROM t WHERE k = key; END IF; RETURN key + other; END"),
+        ] {
+            assert!(is_proven(language, body), "{body}");
+        }
+        for (language, body) in [
+            ("sql", "SELECT v FROM t WHERE k = key + 0"),
+            ("sql", "SELECT v FROM t WHERE k <> key"),
+            ("sql", "SELECT v FROM t WHERE k = other OR k = key"),
+            ("sql", "SELECT v FROM t WHERE k = key; DELETE FROM t WHERE v = 'x'"),
+            ("sql", "SELECT x.n FROM t, (SELECT 5 AS key) x WHERE t.k = key"),
+            ("sql", "SELECT v FROM t, generate_series(1, 2) key WHERE t.k = key"),
+            ("sql", "SELECT v FROM t WHERE t.k = (SELECT max(key) FROM t)"),
+            ("plpgsql", "BEGIN key := other; RETURN (SELECT count(*) FROM t WHERE k = key); END"),
+            ("plpgsql", "BEGIN SELECT other INTO key; RETURN (SELECT count(*) FROM t WHERE k = key); END"),
+            ("plpgsql", "DECLARE key int8 := 9; BEGIN RETURN (SELECT count(*) FROM t WHERE k = key); END"),
+            ("plpgsql", "BEGIN FOR key IN 1 .. 9 LOOP DELETE FROM t WHERE k = key; END LOOP; RETURN 1; END"),
+            ("plpgsql", "BEGIN UPDATE t SET k = other WHERE k = key; RETURN 1; END"),
+            ("plpgsql", "#variable_conflict use_column\nBEGIN DELETE FROM t WHERE k = key; RETURN 1; END"),
+            ("plpgsql", "BEGIN EXECUTE 'DELETE FROM t WHERE k = $1' USING key; RETURN 1; END"),
+            ("plpgsql", "BEGIN DELETE FROM t WHERE k = key; DELETE FROM u WHERE k = other; RETURN 1; END"),
+        ] {
+            assert!(!is_proven(language, body), "{body}");
         }
     }
 }

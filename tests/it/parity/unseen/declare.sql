@@ -20,6 +20,4 @@ ALTER TABLE guarded_copies ENABLE ROW LEVEL SECURITY;
 CREATE POLICY known ON guarded_copies USING (EXISTS (SELECT FROM t WHERE t.k = guarded_copies.id));
 CREATE TRIGGER goes AFTER DELETE ON dated FOR EACH ROW EXECUTE FUNCTION goes();
 CREATE TRIGGER strays AFTER INSERT ON strays FOR EACH ROW EXECUTE FUNCTION strays();
-SELECT shardgate.declare_function('v_of', reads => '{t}', key_argument => 1);
-SELECT shardgate.declare_function('rows_of', reads => '{w}', key_argument => 1);
 SELECT shardgate.declare_function('put', writes => '{journal}', key_argument => 2);
