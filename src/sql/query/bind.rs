@@ -265,7 +265,7 @@ impl<'c> Reader<'c> {
             *has_limit = is_limited;
             *subqueries = findings.subqueries;
         }
-        bound.order = self.order(select, None, &bound.outputs);
+        bound.order = self.order(select, None, (&bound.outputs, bound.is_complete));
         self.note_shown_equals_of_set(&bound, is_limited);
         if self.depth > 1 || self.is_modification || self.is_body {
             self.note_found_first_of_set(select, &bound, first_leaf..self.leaves.len(), asked);
@@ -283,10 +283,12 @@ impl<'c> Reader<'c> {
         let scope = Scope { frame: &frame, ctes, windows: None };
         let mut findings = Findings::default();
         let mut columns: Vec<Option<(KeyType, Vec<KeyValue>)>> = Vec::new();
+        let mut is_complete = true;
         for (number, row) in select.values_lists().iter().enumerate() {
             let row = row.as_node_list().ok_or_else(unknown_query)?;
             for (index, value) in row.iter().enumerate() {
                 self.scan(value, &scope, Place::Inside, &mut findings)?;
+                is_complete &= !is_star(value);
                 let value = self.typed_value(value, &frame);
                 match (number, columns.get_mut(index)) {
                     (0, _) => columns.push(value.map(|(value_type, value)| (value_type, vec![value]))),
@@ -296,6 +298,9 @@ impl<'c> Reader<'c> {
             }
         }
         self.scan_tail(select, &scope, &mut findings)?;
+        if !is_complete {
+            columns.iter_mut().for_each(|column| *column = None);
+        }
         let outputs = columns
             .iter()
             .enumerate()
@@ -309,7 +314,7 @@ impl<'c> Reader<'c> {
             })
             .collect();
         let body = Body::Values { columns, subqueries: findings.subqueries };
-        Ok(Bound { outputs, is_complete: true, body, order: Vec::new() })
+        Ok(Bound { outputs, is_complete, body, order: Vec::new() })
     }
 
     /// A constant or parameter whose type is certain outside any comparison.
@@ -353,12 +358,12 @@ impl<'c> Reader<'c> {
         block.filter = self.filter(select.where_clause(), &scope, &mut findings)?;
         block.row_subquery_count = findings.subqueries.len();
         let (outputs, is_complete) = self.targets(select.target_list().iter(), &scope, &mut findings)?;
-        block.grouping = self.grouping(select, &scope, &outputs, &mut findings)?;
+        block.grouping = self.grouping(select, &scope, (&outputs, is_complete), &mut findings)?;
         for window in select.window_clause() {
             self.scan(window, &scope, Place::Inside, &mut findings)?;
         }
         self.scan_tail(select, &scope, &mut findings)?;
-        block.distinct = self.distinct(select.distinct_clause(), &scope, &outputs, &mut findings)?;
+        block.distinct = self.distinct(select.distinct_clause(), &scope, (&outputs, is_complete), &mut findings)?;
         if findings.has_aggregate && matches!(block.grouping, Grouping::None) {
             block.grouping = Grouping::Whole;
         }
@@ -379,7 +384,7 @@ impl<'c> Reader<'c> {
             // No row of a shard is there for whose sake it would be drawn: one value is for all of them.
             self.notes.not_pushable(volatile(&name));
         }
-        let order = self.order(select, Some(&frame), &outputs);
+        let order = self.order(select, Some(&frame), (&outputs, is_complete));
         let level = Level { select, frame: &frame, block: &block, outputs: &outputs, is_complete, order: &order, leaves };
         self.note_shown_equals(&level);
         if self.depth > 1 || self.is_modification || self.is_body {
@@ -390,7 +395,7 @@ impl<'c> Reader<'c> {
             self.groups = Some(self.grouped(&source));
         }
         if self.depth == 1 && matches!(block.distinct, Distinct::On(_)) {
-            self.distinct_on_items = self.distinct_on(select.distinct_clause(), &frame, &outputs);
+            self.distinct_on_items = self.distinct_on(select.distinct_clause(), &frame, (&outputs, is_complete));
         }
         Ok(Bound { outputs, is_complete, body: Body::Block(Box::new(block)), order })
     }

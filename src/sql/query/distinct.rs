@@ -28,11 +28,11 @@ pub struct OnItem {
 
 impl Reader<'_> {
     /// DISTINCT ON of the outermost query: names mean outputs first, as in ORDER BY.
-    pub fn distinct_on(&mut self, clause: &NodeList, frame: &Frame<'_>, outputs: &[Output]) -> Vec<OnItem> {
+    pub fn distinct_on(&mut self, clause: &NodeList, frame: &Frame<'_>, (outputs, is_complete): (&[Output], bool)) -> Vec<OnItem> {
         let mut items: Vec<OnItem> = Vec::new();
         for node in clause {
             let by = match node {
-                Node::A_Const(_) | Node::ColumnRef(_) => self.order_by(node, Some(frame), outputs).0,
+                Node::A_Const(_) | Node::ColumnRef(_) => self.order_by(node, Some(frame), (outputs, is_complete)).0,
                 _ => OrderBy::Other,
             };
             let properties = match (&by, node) {

@@ -177,20 +177,20 @@ impl Reader<'_> {
 
     /// Values by which the rows are grouped are equal only where they look alike.
     pub fn groups_look_alike(&self, level: &Level<'_, '_>) -> bool {
-        level.select.group_clause().iter().flat_map(expressions_of).all(|item| self.item_looks_alike(item, level))
+        level.select.group_clause().iter().flat_map(expressions_of).all(|item| self.item_looks_alike(item, level, true))
     }
 
-    /// The same of one item of GROUP BY or DISTINCT ON.
-    pub fn item_looks_alike(&self, item: Node<'_>, level: &Level<'_, '_>) -> bool {
+    /// The same of one item of GROUP BY, or of DISTINCT ON, which takes a name for an output first.
+    pub fn item_looks_alike(&self, item: Node<'_>, level: &Level<'_, '_>, inputs_first: bool) -> bool {
         match (ordinal(item), item) {
             (Some(index), _) => level.outputs.get(index).is_some_and(|output| output.properties.has_equal_image),
             (None, Node::ColumnRef(column)) => {
                 let name = tree::single_name(column.fields());
                 let found = level.outputs.iter().find(|output| name.is_some_and(|name| output.name == name));
                 match (self.own_column(item, level), found) {
-                    (Some(column), _) => self.properties(column).has_equal_image,
-                    (None, Some(output)) => output.properties.has_equal_image,
-                    (None, None) => self.value_has_equal_image(item, level.frame),
+                    (Some(column), output) if inputs_first || output.is_none() => self.properties(column).has_equal_image,
+                    (_, Some(output)) => output.properties.has_equal_image,
+                    (_, None) => self.value_has_equal_image(item, level.frame),
                 }
             }
             (None, item) => self.value_has_equal_image(item, level.frame),

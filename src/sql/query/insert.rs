@@ -12,7 +12,7 @@ use super::leaves::{Columns, Leaf, LeafKey, LeafKind};
 use super::modify::{Modified, Target, TargetKind};
 use super::numbered::Given;
 use super::placement::{Distribution, RowKey, classes};
-use super::predicate::Operand;
+use super::predicate::{Operand, is_star};
 use super::scope::{Frame, Visible, VisibleColumns};
 use super::set_default::hides_clock;
 use super::with::CteList;
@@ -140,6 +140,9 @@ impl<'c> Reader<'c> {
         let is_even = lengths().all(|length| Some(length) == lengths().next());
         for row in select.values_lists() {
             let row = row.as_node_list().ok_or_else(unknown_query)?;
+            if row.iter().any(is_star) && self.fills_by_place(made.target) {
+                self.notes.refuse(expanded_value());
+            }
             for value in row {
                 self.draws = if drawing::draws(value, self.context) { Draws::Value } else { Draws::Nothing };
                 let scanned = self.scan(value, &scope, Place::Stored, findings);
@@ -162,6 +165,13 @@ impl<'c> Reader<'c> {
         }
         self.insert_parts(made.target, rows);
         Ok(())
+    }
+
+    /// It counts which values stand at which places of a row.
+    pub fn fills_by_place(&self, target: &Target<'c>) -> bool {
+        let is_numbered =
+            || target.relation.is_some_and(|relation| relation.columns.iter().any(|column| column.cluster_sequence().is_some()));
+        !matches!(target.kind, TargetKind::Home) || is_numbered()
     }
 
     /// By a function of PostgreSQL's, or of users.
@@ -578,10 +588,7 @@ fn select_values(node: Node<'_>) -> Option<Vec<Node<'_>>> {
         return None;
     }
     let values: Vec<Node<'_>> = select.target_list().iter().map(|target| target.val()).collect();
-    let has_star = values.iter().any(
-        |value| matches!(value, Node::ColumnRef(column) if matches!(column.fields().iter().next_back(), Some(Node::A_Star(_)))),
-    );
-    (!has_star).then_some(values)
+    (!values.iter().copied().any(is_star)).then_some(values)
 }
 
 /// Some row gives DEFAULT for the column, or has no value for it.
@@ -612,6 +619,15 @@ pub fn gives_value(insert: &nodes::InsertStmt, columns: &[String], column: &str)
         Node::SelectStmt(_) => !uses_default(insert, columns, column),
         _ => true,
     }
+}
+
+/// `(value).*` among the values of a row.
+pub fn expanded_value() -> PgError {
+    PgError::unsupported(
+        "a composite value cannot be expanded among the values of a row here",
+        "How many columns (value).* stands for is not known where the row's shard key is looked for.",
+        "Write its columns one by one: (value).a, (value).b.",
+    )
 }
 
 pub fn unknown_key(column: &str, detail: &str) -> PgError {

@@ -55,10 +55,13 @@ impl Leaf<'_> {
         }
         let after = self.renamed.len();
         match &self.columns {
+            // A sub-select may have several columns of one name, the first of them renamed.
             Columns::Relation(relation) => {
-                Some(relation.columns.iter().position(|column| column.name == name).filter(|index| *index >= after))
+                Some(relation.columns.iter().skip(after).position(|column| column.name == name).map(|index| index + after))
             }
-            Columns::Listed(columns) => Some(columns.iter().position(|column| column.name == name).filter(|index| *index >= after)),
+            Columns::Listed(columns) => {
+                Some(columns.iter().skip(after).position(|column| column.name == name).map(|index| index + after))
+            }
             Columns::Unknown => None,
         }
     }

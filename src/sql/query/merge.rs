@@ -9,6 +9,7 @@ use pg_raw_parse::{Node, nodes};
 
 use super::bind::Reader;
 use super::placement::{Combined, CombinedBy};
+use super::predicate::is_star;
 use super::{Body, Bound, Distinct, Grouping, OrderBy, OrderItem};
 use crate::error::PgError;
 use crate::sql::analysis::{Combine, Fragment, KeyCondition, KeyTest, Merge, Part, SortKey, Splice, Test};
@@ -173,8 +174,7 @@ impl Reader<'_> {
 
     /// The output's position is certain although a later `*` is not known.
     fn is_before_star(&self, select: &nodes::SelectStmt, index: usize) -> bool {
-        let is_star = |target: &nodes::ResTarget| matches!(target.val(), Node::ColumnRef(column) if matches!(column.fields().iter().next_back(), Some(Node::A_Star(_))));
-        select.target_list().iter().position(is_star).is_none_or(|star| index < star)
+        select.target_list().iter().position(|target| is_star(target.val())).is_none_or(|star| index < star)
     }
 }
 

@@ -8,11 +8,12 @@ use pg_raw_parse::{Node, nodes};
 use super::bind::{Reader, unknown_query};
 use super::expression::{Findings, Place, Scope};
 use super::facts;
+use super::insert::expanded_value;
 use super::leaves::{LeafKey, LeafKind};
 use super::modify::{Modified, Target, TargetKind, key_update};
 use super::numbered::generated_always;
 use super::placement::classes;
-use super::predicate::Operand;
+use super::predicate::{Operand, is_star};
 use super::scope::Frame;
 use super::with::CteList;
 use super::{Facts, FromItem, Join, Output, Term};
@@ -95,6 +96,9 @@ impl<'c> Reader<'c> {
         let known = if is_matched { into.on } else { &nothing };
         for value in clause.values() {
             self.scan(value, scope, Place::Stored, findings)?;
+        }
+        if clause.values().iter().any(is_star) && self.fills_by_place(into.target) {
+            self.notes.refuse(expanded_value());
         }
         let mut columns = Vec::new();
         for assignment in clause.target_list() {

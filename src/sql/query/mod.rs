@@ -67,6 +67,7 @@ pub use expression::Place;
 pub use insert::gives_value;
 pub use keyed_bodies::keyed_by_row;
 pub use numbered::generated_always;
+pub use predicate::is_star;
 pub use pushed_conditions::conditions_only_compare;
 pub use relations::{
     Resolved, is_own_relation, is_temporary_schema, means_temporary, placed, resolve, resolve_name, text_means_temporary,

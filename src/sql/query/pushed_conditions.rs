@@ -127,7 +127,7 @@ impl Reader<'_> {
         let of_distinct = match level.block.distinct {
             Distinct::None => false,
             Distinct::Rows => !look_alike(),
-            Distinct::On(_) => !select.distinct_clause().iter().all(|item| self.item_looks_alike(item, level)),
+            Distinct::On(_) => !select.distinct_clause().iter().all(|item| self.item_looks_alike(item, level, false)),
         };
         let of_groups = || {
             matches!(level.block.grouping, Grouping::By(_) | Grouping::Sets)

@@ -6,7 +6,7 @@ use pg_raw_parse::{ConstValue, Node, nodes};
 use super::bind::Reader;
 use super::column_name::column_name;
 use super::expression::{Findings, Place, Scope};
-use super::predicate::Operand;
+use super::predicate::{Operand, is_star};
 use super::scope::{Frame, Resolution, Visible, VisibleColumns};
 use super::{Column, ColumnProperties, Distinct, Grouping, ItemOrder, OrderBy, OrderItem, Output, Term};
 use crate::catalog::quoted_identifier;
@@ -31,6 +31,8 @@ impl<'c> Reader<'c> {
                     is_complete &= self.star(column, scope.frame, &mut outputs);
                 }
                 value => {
+                    // `(value).*` is as many columns as its type has; it stands here as one.
+                    is_complete &= !is_star(value);
                     let (origin, properties) = self.origin(value, scope.frame);
                     let name = target.name().map(str::to_owned).unwrap_or_else(|| column_name(value));
                     outputs.push(Output { name, origin, properties });
@@ -67,7 +69,12 @@ impl<'c> Reader<'c> {
     }
 
     /// ORDER BY, as far as the proxy could follow it.
-    pub fn order(&mut self, select: &nodes::SelectStmt, frame: Option<&Frame<'_>>, outputs: &[Output]) -> Vec<OrderItem> {
+    pub fn order(
+        &mut self,
+        select: &nodes::SelectStmt,
+        frame: Option<&Frame<'_>>,
+        (outputs, is_complete): (&[Output], bool),
+    ) -> Vec<OrderItem> {
         let mut items = Vec::new();
         for (index, sort) in select.sort_clause().iter().enumerate() {
             let is_descending = sort.sortby_dir == nodes::SortByDir::SORTBY_DESC;
@@ -79,7 +86,7 @@ impl<'c> Reader<'c> {
             let (by, order) = if sort.sortby_dir == nodes::SortByDir::SORTBY_USING {
                 (OrderBy::Other, ItemOrder::default())
             } else {
-                match self.order_by(sort.node(), frame, outputs) {
+                match self.order_by(sort.node(), frame, (outputs, is_complete)) {
                     (OrderBy::Other, _) => self.order_expression(sort.node(), index, frame),
                     found => found,
                 }
@@ -89,8 +96,13 @@ impl<'c> Reader<'c> {
         items
     }
 
-    /// The n-th output, an output's name, or a column.
-    pub fn order_by(&mut self, node: Node<'_>, frame: Option<&Frame<'_>>, outputs: &[Output]) -> (OrderBy, ItemOrder) {
+    /// The n-th output, an output's name, or a column. `is_complete`: all outputs are known.
+    pub fn order_by(
+        &mut self,
+        node: Node<'_>,
+        frame: Option<&Frame<'_>>,
+        (outputs, is_complete): (&[Output], bool),
+    ) -> (OrderBy, ItemOrder) {
         let unknown = || (OrderBy::Other, ItemOrder::default());
         let of_output = |index: usize| outputs.get(index).map(|output| item_order(&output.properties)).unwrap_or_default();
         match node {
@@ -121,6 +133,10 @@ impl<'c> Reader<'c> {
                     if let Some(index) = named {
                         return (OrderBy::Output(index), of_output(index));
                     }
+                    if !is_complete {
+                        // Perhaps one that is not known has the name.
+                        return unknown();
+                    }
                 }
                 match frame {
                     Some(frame) => self.order_column(column, frame, outputs),
@@ -138,6 +154,8 @@ impl<'c> Reader<'c> {
         // A constant sorts nothing, or is a mistake. A bare name may be that of an output which is not known.
         let is_expression = match node {
             Node::A_Const(_) => false,
+            // One row as a whole here, many columns in a select list.
+            node if is_star(node) => false,
             Node::ColumnRef(column) => column.fields().len() > 1,
             _ => true,
         };
@@ -214,7 +232,7 @@ impl<'c> Reader<'c> {
         &mut self,
         select: &'n nodes::SelectStmt,
         scope: &Scope<'_, 'n>,
-        outputs: &[Output],
+        outputs: (&[Output], bool),
         findings: &mut Findings,
     ) -> Result<Grouping, PgError> {
         let mut terms = Vec::new();
@@ -237,7 +255,7 @@ impl<'c> Reader<'c> {
         &mut self,
         clause: &'n NodeList,
         scope: &Scope<'_, 'n>,
-        outputs: &[Output],
+        outputs: (&[Output], bool),
         findings: &mut Findings,
     ) -> Result<Distinct, PgError> {
         match clause.first() {
@@ -254,27 +272,36 @@ impl<'c> Reader<'c> {
         }
     }
 
-    /// An item of GROUP BY or DISTINCT ON: the n-th output, an output's name, or an expression.
-    fn named_or_numbered(&mut self, item: Node<'_>, frame: &Frame<'_>, outputs: &[Output], inputs_first: bool) -> Option<Term> {
+    /// An item of GROUP BY or DISTINCT ON: the n-th output, an output's name, or an expression. GROUP BY takes a name for a column of FROM
+    /// where there is one, DISTINCT ON for an output. `is_complete`: all outputs are known.
+    fn named_or_numbered(
+        &mut self,
+        item: Node<'_>,
+        frame: &Frame<'_>,
+        (outputs, is_complete): (&[Output], bool),
+        inputs_first: bool,
+    ) -> Option<Term> {
         if let Node::A_Const(constant) = item {
             let Some(ConstValue::Integer(number)) = constant.val() else {
                 return None;
             };
             self.fix_literal(constant.location);
             let index = usize::try_from(number).ok()?.checked_sub(1)?;
-            return outputs.get(index)?.origin.clone();
+            return outputs.get(index).filter(|_| is_complete)?.origin.clone();
         }
-        let output = match item {
-            Node::ColumnRef(column) => tree::single_name(column.fields())
-                .and_then(|name| outputs.iter().find(|output| output.name == name))
-                .and_then(|output| output.origin.clone()),
+        let name = match item {
+            Node::ColumnRef(column) => tree::single_name(column.fields()),
             _ => None,
         };
+        let output = name.and_then(|name| outputs.iter().find(|output| output.name == name));
+        if !inputs_first && (output.is_some() || (name.is_some() && !is_complete)) {
+            return output.filter(|_| is_complete)?.origin.clone();
+        }
         let input = match self.operand(item, frame) {
             Operand::Term(term, _) => Some(term),
             Operand::Value(_) | Operand::Other => None,
         };
-        if inputs_first { input.or(output) } else { output.or(input) }
+        input.or_else(|| output.filter(|_| is_complete)?.origin.clone())
     }
 }
 

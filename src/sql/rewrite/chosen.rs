@@ -15,7 +15,7 @@
 use pg_raw_parse::list::{CastNodeList, NodeList};
 use pg_raw_parse::{Node, nodes};
 
-use super::returned::{Apart, Returned, Star, has_star, holds, is_query, is_star};
+use super::returned::{Apart, Returned, Star, has_star, holds, is_expanded, is_query, is_star};
 use crate::catalog::{Relation, RelationKind, quoted_identifier};
 use crate::error::PgError;
 use crate::shardmap::TableKind;
@@ -368,6 +368,9 @@ impl Values<'_, '_> {
                 target.apart(self.tokens, item, (*first, *last))?;
                 made.push(self.star(text, 0));
             } else if holds(item.val(), |node| target.is_other(node, self.has_from)) {
+                if is_expanded(item.val()) {
+                    return None;
+                }
                 made.push(Item::Text(self.returned_value(item, (*first, *last), target)?));
             } else {
                 made.push(Item::Text(text.to_owned()));

@@ -8,7 +8,7 @@
 
 use pg_raw_parse::{ConstValue, Node, nodes};
 
-use super::returned::{Apart, Returned, Star, has_star, holds, is_query, is_star};
+use super::returned::{Apart, Returned, Star, has_star, holds, is_expanded, is_query, is_star};
 use crate::catalog::{Relation, quoted_identifier};
 use crate::error::PgError;
 use crate::shardmap::TableKind;
@@ -204,6 +204,9 @@ impl Pieces<'_> {
         let mut made = Apartness::default();
         for (item, range) in items.iter().zip(pieces) {
             let Node::ResTarget(item) = item else { return None };
+            if is_expanded(item.val()) {
+                return None;
+            }
             let text = self.tokens.slice(range.0, range.1)?;
             if is_star(item.val()) {
                 own.push(whole.as_str());

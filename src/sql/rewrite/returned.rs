@@ -12,7 +12,7 @@ use crate::sql::context::Context;
 use crate::sql::parse;
 use crate::sql::parse::tokens::{Tokens, may_spell_names};
 use crate::sql::parse::tree;
-use crate::sql::query::resolve;
+use crate::sql::query::{self, resolve};
 
 /// An INSERT that returns whole rows, and a query over these.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,6 +147,11 @@ pub fn is_star(value: Node<'_>) -> bool {
 /// All columns of something.
 pub fn has_star(value: Node<'_>) -> bool {
     matches!(value, Node::ColumnRef(column) if matches!(column.fields().iter().next_back(), Some(Node::A_Star(_))))
+}
+
+/// `(value).*`: as many columns as its type has.
+pub fn is_expanded(value: Node<'_>) -> bool {
+    matches!(value, Node::A_Indirection(_)) && query::is_star(value)
 }
 
 /// What stands before the columns of a star.

@@ -17,7 +17,7 @@ use crate::sql::context::Context;
 use crate::sql::parse;
 use crate::sql::parse::tokens::Tokens;
 use crate::sql::parse::tree;
-use crate::sql::query::{Resolved, hides_clock, resolve, sets_default};
+use crate::sql::query::{Resolved, hides_clock, is_star, resolve, sets_default};
 use crate::sql::rewrite::clock;
 use crate::sql::rewrite::value_rows::value_rows;
 
@@ -440,10 +440,6 @@ pub fn clock_default<'c>(column: &'c Column, context: &Context) -> Option<&'c st
 fn output_count(select: &nodes::SelectStmt) -> Option<usize> {
     let leftmost = std::iter::successors(Some(select), |select| select.larg()).last()?;
     let mut targets = leftmost.target_list().iter();
-    let is_star = |value: Node<'_>| {
-        matches!(value, Node::ColumnRef(column) if matches!(column.fields().iter().next_back(), Some(Node::A_Star(_))))
-            || matches!(value, Node::A_Indirection(value) if matches!(value.indirection().iter().next_back(), Some(Node::A_Star(_))))
-    };
     let has_star = targets.any(|target| is_star(target.val()));
     (leftmost.values_lists().is_empty() && !has_star).then(|| leftmost.target_list().len())
 }

@@ -12,6 +12,7 @@ use super::writing::{Part, tree as family};
 use crate::catalog::{Relation, Unique};
 use crate::sql::context::Context;
 use crate::sql::parse::tree;
+use crate::sql::query;
 
 /// An INSERT, the later part, makes no row that has the key of another row that the DELETE before it deletes.
 pub(super) fn gives_back(delete: &Part<'_>, insert: &Part<'_>, relation: &Relation, context: &Context) -> bool {
@@ -88,7 +89,7 @@ fn made(insert: &nodes::InsertStmt, name: &str, relation: &Relation) -> Option<V
     {
         return Some(columns.into_iter().enumerate().map(|(place, column)| (column, Made::Place(place))).collect());
     }
-    if targets.iter().any(|target| is_star(target.val())) {
+    if targets.iter().any(|target| query::is_star(target.val())) {
         return None;
     }
     Some(columns.into_iter().zip(targets).map(|(name, target)| (name, made_of(target.val()))).collect())

@@ -93,3 +93,21 @@ CREATE FUNCTION strays() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO 
 CREATE FUNCTION v_of(key int) RETURNS text LANGUAGE sql STABLE AS 'SELECT v FROM t WHERE k = key';
 CREATE FUNCTION rows_of(key int, lowest int) RETURNS SETOF w LANGUAGE plpgsql AS 'BEGIN RETURN QUERY SELECT * FROM w x WHERE x.k = key AND x.n >= lowest; END';
 CREATE PROCEDURE put(value text, key int) LANGUAGE plpgsql AS 'BEGIN EXECUTE ''INSERT INTO journal VALUES ($1, ''''PUT'''', 99, $2)'' USING key, value; END';
+CREATE FUNCTION sum_of(int, lowest int DEFAULT 0) RETURNS bigint LANGUAGE sql STABLE AS 'SELECT sum(w.m) FROM w JOIN t USING (k) WHERE w.k = $1 AND w.n >= lowest';
+CREATE FUNCTION keep(key int, value text) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE found_rows int;
+BEGIN
+    INSERT INTO journal VALUES (key, 'KEEP', 98, value);
+    UPDATE t SET v = value WHERE t.k = key;
+    SELECT count(*) INTO found_rows FROM journal j WHERE j.k = key;
+    RETURN found_rows;
+END $$;
+CREATE FUNCTION v_twice(key int) RETURNS text LANGUAGE sql STABLE AS 'SELECT v_of(key) || v_of($1)';
+CREATE PROCEDURE forget(key int) LANGUAGE plpgsql AS 'BEGIN DELETE FROM journal WHERE journal.k = key AND n = 98; END';
+CREATE FUNCTION v_next(key int) RETURNS text LANGUAGE plpgsql AS 'BEGIN key := key + 1; RETURN (SELECT v FROM t WHERE k = key); END';
+CREATE FUNCTION v_alias(int) RETURNS text LANGUAGE plpgsql AS 'DECLARE x ALIAS FOR $1; BEGIN x := x + 1; RETURN (SELECT v FROM t WHERE k = $1); END';
+CREATE FUNCTION count_by_column(m int) RETURNS bigint LANGUAGE sql STABLE AS 'SELECT count(*) FROM t WHERE k = m';
+CREATE FUNCTION v_either(key int, other int) RETURNS text LANGUAGE sql STABLE AS 'SELECT min(v) FROM t WHERE k = key OR k = other';
+CREATE FUNCTION v_beside_home(key int) RETURNS bigint LANGUAGE sql STABLE AS 'SELECT count(*) FROM t, h WHERE t.k = key';
+CREATE FUNCTION v_given_back(key int, OUT v text, OUT m int) LANGUAGE plpgsql AS 'BEGIN v := (SELECT x.v FROM t x WHERE x.k = key); m := key; END';
+CREATE TYPE two AS (a int, b int);

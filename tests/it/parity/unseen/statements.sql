@@ -210,7 +210,7 @@ SELECT * FROM journal WHERE n = 0;
 INSERT INTO strays VALUES (1, 2), (2, 3), (3, 4), (4, 5);
 --! refused
 INSERT INTO strays VALUES (1, 2);
--- Functions that are declared to touch the rows of the key that an argument gives.
+-- Functions that are proven, or declared, to touch the rows of the key that an argument gives.
 SELECT v_of(1), v_of(1) IS NULL;
 SELECT v_of(2);
 SELECT v_of(3);
@@ -238,3 +238,57 @@ SELECT v_of(k) FROM t;
 SELECT v_of(key => 3);
 --! refused
 SELECT v_of(7), m FROM t;
+--! 3
+SELECT v_of($1);
+SELECT sum_of(3), sum_of(3, 2);
+SELECT sum_of(4);
+SELECT sum_of(5) IS NOT NULL AND EXISTS (SELECT FROM w WHERE k = 5);
+SELECT v_twice(6);
+SELECT v_twice(7);
+SELECT keep(8, 'kept');
+SELECT keep(9, 'kept');
+--! 10 | kept by value
+SELECT keep($1, $2);
+SELECT * FROM v_given_back(9);
+BEGIN;
+SELECT keep(11, 'gone');
+SELECT keep(12, 'gone');
+SELECT v_of(11), v_of(11) = 'gone';
+ROLLBACK;
+--! any order
+SELECT * FROM journal WHERE n = 98;
+--! any order
+SELECT k, v FROM t WHERE v LIKE 'kept%';
+CALL forget(8);
+CALL forget(9);
+--! any order
+SELECT * FROM journal WHERE n = 98;
+--! refused
+SELECT v_next(1);
+--! refused
+SELECT v_alias(1);
+--! refused
+SELECT count_by_column(1);
+--! refused
+SELECT v_either(1, 2);
+--! refused
+SELECT v_beside_home(1);
+-- What one item of a list stands for is many columns, and what a name means is not what it looks like.
+SELECT count(*) FROM (SELECT (w).*, k AS y FROM w) q(a, z) WHERE q.z = 3;
+SELECT count(*) FROM (SELECT (w).*, k AS y FROM w) q(a, z) JOIN t ON q.z = t.k;
+SELECT z, count(*) FROM (SELECT (w).*, k AS y FROM w) q(a, z) GROUP BY z ORDER BY z;
+SELECT (ROW(1, m)::two).*, k AS q FROM t ORDER BY q DESC LIMIT 2;
+SELECT (w).*, 1 FROM w ORDER BY -k, n LIMIT 5;
+SELECT (ROW(k % 3, m)::two).*, count(*) FROM t GROUP BY 1, 2 ORDER BY 1, 2;
+INSERT INTO w (n, k, m) VALUES ((ROW(1, 55)::two).*, 3);
+INSERT INTO w (n, k, m) VALUES ((ROW(1, 55)::two).*, 3), ((ROW(1, 56)::two).*, 3);
+INSERT INTO w (n, k, m) SELECT (ROW(1, 57)::two).*, 3;
+SELECT count(*) FROM w WHERE k BETWEEN 55 AND 57;
+SELECT DISTINCT ON (k) coalesce(m, 0) AS k, t.k AS z FROM t ORDER BY 1, z;
+SELECT DISTINCT ON (k) k / 10 AS k FROM t ORDER BY k;
+SELECT count(*) FROM (SELECT DISTINCT ON (k) k / 10 AS k FROM t) q;
+SELECT count(*) FROM (SELECT DISTINCT ON (k) coalesce(m, 0) AS k, t.k AS z FROM t) q;
+SELECT k FROM t ORDER BY t.*, k LIMIT 3;
+SELECT k FROM w ORDER BY w.* FETCH FIRST 3 ROWS WITH TIES;
+SELECT count(k) FROM t WHERE EXISTS (SELECT 1 FROM (SELECT id AS k, 9 AS k FROM r) AS s(a) WHERE k = 9);
+SELECT count(k) FROM t WHERE EXISTS (SELECT 1 FROM (SELECT 8 AS k, id AS k FROM r) AS s(k, b) WHERE k = 9);
