@@ -218,7 +218,6 @@ async fn cursors_with_hold(stage: &Stage) {
 async fn cursors_that_seem_closed(stage: &Stage) {
     let declare = "DECLARE c CURSOR WITH HOLD FOR SELECT g FROM accounts, generate_series(1, 9) g WHERE id = {z} ORDER BY g";
     let failing = "SELECT 1 / (id - id) FROM accounts WHERE id = {z}";
-    let closed_inside = "DECLARE c CURSOR FOR SELECT owner FROM accounts WHERE id = {z}";
     // In a pipeline, whose messages behind the error the shard does not read.
     let pipelines: [&[&str]; 4] = [
         &[failing, "CLOSE c"],
@@ -255,12 +254,6 @@ async fn cursors_that_seem_closed(stage: &Stage) {
         }
         is_held_alone(stage, holder, &format!("{statements:?}")).await;
     }
-    // The name was that of another cursor, which a body has closed.
-    let mut holder = client_of(stage, "seems").await;
-    for sql in ["BEGIN", closed_inside, "DO $$ BEGIN EXECUTE 'CLOSE c'; END $$", declare, "COMMIT"] {
-        succeed(&mut holder, &stage.fill_in(sql)).await;
-    }
-    is_held_alone(stage, holder, "a name that was another cursor's").await;
 }
 
 /// The client's cursor `c` is nobody else's, keeps its connection, and lets go of it when it is closed.
