@@ -600,6 +600,7 @@ impl Connection {
         if self.is_of_former_primary() {
             return true;
         }
+        let mut has_come = false;
         while !self.owes() {
             let before = self.input.len();
             match self.stream.try_receive_now(&mut self.input) {
@@ -607,8 +608,10 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Ok(0) | Err(_) => return true,
             }
+            has_come = true;
         }
-        false
+        // Unasked, something else than a notice: a farewell, whose end of the connection may be still on its way.
+        has_come
     }
 
     /// Looks for bytes or an end that came while nobody waited; no system call when the reactor has seen nothing, unless it was idle so
@@ -718,7 +721,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
-    async fn pair(limits: ConnectionLimits) -> (Connection, TcpStream) {
+    pub(super) async fn pair(limits: ConnectionLimits) -> (Connection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let stream = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connected");
         let (shard, _) = listener.accept().await.expect("accepted");
@@ -730,7 +733,7 @@ mod tests {
         (connection, shard)
     }
 
-    fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+    pub(super) fn message(tag: u8, body: &[u8]) -> Vec<u8> {
         let length = u32::try_from(body.len() + 4).expect("short").to_be_bytes();
         [&[tag][..], &length, body].concat()
     }

@@ -17,6 +17,7 @@
 //! The mutex is held for a few instructions, never across an await.
 
 mod checkout_error;
+mod resetting;
 mod retired;
 mod suspicion;
 
@@ -34,7 +35,7 @@ use tokio::sync::{Notify, oneshot};
 use super::health::Backoff;
 use super::identity::Misdirected;
 use super::open::OpenError;
-use super::reset::{RESET_TIMEOUT, Settled};
+use super::reset::Settled;
 use super::{Connection, ConnectionLimits, Health, ShardAddress};
 use crate::auth::BackendCredentials;
 use crate::error::SqlState;
@@ -124,37 +125,6 @@ impl Pooled {
             connection.shrink();
             self.pool.give_back(connection);
         }
-    }
-
-    /// The answer to a reset that was sent has come, and the connection is clean.
-    async fn is_reset(&mut self, deadline: tokio::time::Instant) -> bool {
-        let Some(connection) = self.connection.as_mut() else { return false };
-        let Some(until) = connection.reset_until() else { return true };
-        match tokio::time::timeout_at(deadline.min(until.into()), connection.reset()).await {
-            Ok(Ok(())) => connection.is_clean(),
-            reset => {
-                tracing::debug!(?reset, "a connection that could not be reset in time is closed");
-                false
-            }
-        }
-    }
-
-    /// Whoever takes it next reads the answer. The first one of a connection is a task of its own, which ends with the shard's last answer
-    /// or at its deadline; until then the place in the pool is taken.
-    fn reset(mut self) {
-        if self.connection.as_mut().is_some_and(|connection| connection.send_reset()) {
-            return self.give_back();
-        }
-        if tokio::runtime::Handle::try_current().is_err() {
-            return;
-        }
-        tokio::spawn(async move {
-            let Some(connection) = self.connection.as_mut() else { return };
-            match tokio::time::timeout(RESET_TIMEOUT, connection.reset()).await {
-                Ok(Ok(())) if connection.is_clean() => self.give_back(),
-                reset => tracing::debug!(?reset, "a connection that could not be reset in time is closed"),
-            }
-        });
     }
 }
 
@@ -345,7 +315,7 @@ impl Pool {
         }
         // A queue is served in order; only late joiners go ahead of those who hold nothing.
         if state.may_take(kind, &self.limits) && (state.waiters.is_empty() || kind == Checkout::LateJoiner) {
-            if let Some(connection) = state.take_idle(runtime, fits) {
+            if let Some(connection) = state.take_idle(runtime, &fits) {
                 state.in_use += 1;
                 return Found::Idle(connection);
             }
@@ -356,7 +326,7 @@ impl Pool {
                 return Found::Slot;
             }
             // A shard that lets nobody in just now may serve on those that it has.
-            if let Some(connection) = state.take_idle_elsewhere() {
+            if let Some(connection) = state.take_idle_elsewhere(fits, has_room) {
                 state.in_use += 1;
                 return Found::Idle(connection);
             }
@@ -602,7 +572,12 @@ impl State {
         Some(idle.remove(last))
     }
 
-    fn take_idle_elsewhere(&mut self) -> Option<Box<Connection>> {
+    /// One of another runtime that fits. Where there is no room for one more, any other else, which is exchanged for a new one.
+    fn take_idle_elsewhere(&mut self, fits: impl Fn(&Connection) -> bool, has_room: bool) -> Option<Box<Connection>> {
+        let fitting = self.idle.iter_mut().find_map(|idle| last_of(idle, &fits).map(|last| idle.remove(last)));
+        if fitting.is_some() || has_room {
+            return fitting;
+        }
         self.idle.iter_mut().max_by_key(|idle| idle.len()).and_then(Vec::pop)
     }
 
@@ -756,7 +731,25 @@ mod tests {
         ShardAddress { name, database, url: url.to_owned(), state, expected, endpoints, primary_host: Arc::default() }
     }
 
-    fn ask(pools: &Pools, password: &str, login: u64) -> Arc<Pool> {
+    /// A connection of this runtime, and its shard's end.
+    pub(super) async fn connected(runtime: usize) -> (Box<Connection>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let stream = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connected");
+        let (shard, _) = listener.accept().await.expect("accepted");
+        let url = ShardUrl::parse("postgres://postgres@127.0.0.1:1/app").expect("valid");
+        let endpoint = ShardEndpoint::of(url).expect("usable").remove(0);
+        let greeting = Greeting { parameter_status: Vec::new(), backend_key: None, leftover: BytesMut::new() };
+        (Box::new(Connection::new(ShardStream::Plain(stream), &endpoint, greeting, runtime)), shard)
+    }
+
+    pub(super) fn has_idle(pool: &Pool, connection: Box<Connection>) {
+        let mut state = pool.state.lock();
+        state.open += 1;
+        let runtime = connection.runtime;
+        state.idle[runtime].push(connection);
+    }
+
+    pub(super) fn ask(pools: &Pools, password: &str, login: u64) -> Arc<Pool> {
         let url = "postgres://postgres@127.0.0.1:1/app";
         let address = address(url, ShardState::Online);
         let credentials = BackendCredentials { user: "ada".into(), secret: BackendSecret::Password(Secret::new(password)) };
@@ -766,20 +759,24 @@ mod tests {
     #[tokio::test]
     async fn a_shard_that_lets_nobody_in_serves_on_by_the_connections_of_other_runtimes() {
         let pool = ask(&pools(), "any", 1);
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
-        let stream = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connected");
-        let url = ShardUrl::parse("postgres://postgres@127.0.0.1:1/app").expect("valid");
-        let endpoint = ShardEndpoint::of(url).expect("usable").remove(0);
-        let greeting = Greeting { parameter_status: Vec::new(), backend_key: None, leftover: BytesMut::new() };
-        let connection = Box::new(Connection::new(ShardStream::Plain(stream), &endpoint, greeting, 1));
-        {
-            let mut state = pool.state.lock();
-            state.open = 1;
-            state.idle[1].push(connection);
-            state.health.failed(Instant::now());
-        }
+        let (connection, _shard) = connected(1).await;
+        has_idle(&pool, connection);
+        pool.state.lock().health.failed(Instant::now());
+        assert!(matches!(pool.find(Checkout::LateJoiner, 0, |_| false), Found::Down(None)), "it knows what it must not");
         assert!(matches!(pool.find(Checkout::LateJoiner, 0, |_| true), Found::Idle(_)));
         assert!(matches!(pool.find(Checkout::LateJoiner, 0, |_| true), Found::Down(None)), "there is no other");
+    }
+
+    #[tokio::test]
+    async fn one_that_fits_on_another_runtime_goes_before_one_that_does_not() {
+        let pool = ask(&pools(), "any", 1);
+        let ((fitting, _shard), (other, _other_shard)) = (connected(0).await, connected(1).await);
+        has_idle(&pool, fitting);
+        has_idle(&pool, other);
+        let found = pool.find(Checkout::LateJoiner, 1, |connection| connection.runtime == 0);
+        assert!(matches!(found, Found::Idle(connection) if connection.runtime == 0));
+        let found = pool.find(Checkout::LateJoiner, 1, |connection| connection.runtime == 0);
+        assert!(matches!(found, Found::Idle(_)), "to be exchanged for a new one");
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Connection {
 
     fn put_reset(&mut self) {
         // What random() gives next was perhaps fixed.
-        let mut sql = format!("{RESET}, pg_catalog.setseed({:?}) {RESET_FROM}", rand::random::<f64>());
+        let mut sql = RESET.replace("$seed", &format!("{:?}", rand::random::<f64>()));
         if let Some(known) = &self.reset_values {
             push(&mut sql, &self.settings.but_for(&known.values).statements_of_all());
         }
@@ -191,7 +191,7 @@ pub(super) struct ResetValues {
     values: Settings,
 }
 
-/// The answer to [`RESET`], which ends with a SELECT without its FROM.
+/// The answer to [`RESET`], which ends with a SELECT.
 struct Told {
     of_sql: usize,
     of_protocol: usize,
@@ -224,9 +224,41 @@ const NOT_SET: [&str; 6] =
 /// DISCARD ALL without the statements that are prepared for everybody: these are counted.
 const RESET: &str = "RESET SESSION AUTHORIZATION;RESET ROLE;RESET ALL;CLOSE ALL;UNLISTEN *;DISCARD TEMP;DISCARD SEQUENCES;\
 SELECT pg_catalog.count(*) FILTER (WHERE from_sql), pg_catalog.count(*) FILTER (WHERE NOT from_sql), \
-pg_catalog.pg_conf_load_time(), pg_catalog.pg_advisory_unlock_all()";
-const RESET_FROM: &str = "FROM pg_catalog.pg_prepared_statement()";
+pg_catalog.pg_conf_load_time(), pg_catalog.pg_advisory_unlock_all(), pg_catalog.setseed($seed) \
+FROM pg_catalog.pg_prepared_statement()";
 /// A connection that is not reset by then is closed.
 pub(super) const RESET_TIMEOUT: Duration = Duration::from_secs(5);
 /// As it must not be.
 const RESET_BY_PATH: &str = "SELECT pg_advisory_unlock_all();RESET SESSION AUTHORIZATION;RESET ROLE;RESET ALL";
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::wire::shard_tag;
+
+    /// As one whose reset was sent ahead.
+    pub(in crate::backend) fn begin_reset(connection: &mut Connection) {
+        connection.reset_values = Some(ResetValues { loaded_at: Bytes::from_static(LOADED_AT), values: Settings::default() });
+        assert!(connection.send_reset());
+    }
+
+    /// Everything up to ReadyForQuery.
+    pub(in crate::backend) fn answer_to_reset() -> Vec<u8> {
+        let message = |tag: u8, body: &[u8]| {
+            let length = u32::try_from(body.len() + 4).expect("short").to_be_bytes();
+            [&[tag][..], &length, body].concat()
+        };
+        let column = |value: &[u8]| [&u32::try_from(value.len()).expect("short").to_be_bytes()[..], value].concat();
+        let row = [&[0, 4][..], &column(b"0"), &column(b"0"), &column(LOADED_AT), &column(b"")].concat();
+        [
+            message(b'C', b"RESET\0"),
+            message(b'T', &[0, 0]),
+            message(shard_tag::DATA_ROW, &row),
+            message(b'C', b"SELECT 1\0"),
+            message(shard_tag::READY, b"I"),
+        ]
+        .concat()
+    }
+
+    const LOADED_AT: &[u8] = b"2026-01-01 00:00:00+00";
+}

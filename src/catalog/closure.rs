@@ -519,7 +519,7 @@ impl<'a> Walk<'a> {
                 self.notifies |= mentions_notify(&function.body);
                 self.effects.add(&match other {
                     "c" => SessionEffects::of_c_function(&function.name, function.volatility),
-                    _ => SessionEffects::of_other_language(&function.body),
+                    _ => SessionEffects::of_other_language(other, &function.body),
                 });
                 self.give_up(format!("function \"{}\" is written in {other}", function.name));
             }

@@ -283,10 +283,15 @@ impl SessionEffects {
         effects
     }
 
-    /// Of a body in another language: these keep values from call to call, which no reset takes away.
-    pub fn of_other_language(body: &str) -> Self {
-        let effects = Self::of_unread(body);
+    /// Of a body in another language: these keep values from call to call, which no reset takes away. Where it may run statements, nobody
+    /// knows how it makes their text, or from which of the values that it is given.
+    pub fn of_other_language(language: &str, body: &str) -> Self {
+        let mut effects = Self::of_unread(body);
         let body = body.to_ascii_lowercase();
+        if may_run_statements(language, &body) {
+            effects.may_do_anything();
+            effects.custom_names.extend(custom_names(&body));
+        }
         let has_globals = words(&body).any(|word| matches!(word, "_shared" | "gd" | "sd" | "global" | "globalthis"));
         Self { is_closed: effects.is_closed || has_globals, ..effects }
     }
@@ -374,6 +379,19 @@ const HARMLESS_PREFIXES: [&str; 20] = [
     "pgp_",
     "crypt",
 ];
+
+/// A body in lower case. One of an unknown language may be nothing but the name of what runs.
+fn may_run_statements(language: &str, body: &str) -> bool {
+    let language = language.to_ascii_lowercase();
+    let is_known = LANGUAGES_READ_BY_WORDS.iter().any(|known| language.starts_with(known));
+    let runs = |word: &str| word.starts_with("spi_") || word.starts_with("dbi_") || RUNNING_WORDS.contains(&word);
+    !is_known || words(body).any(runs)
+}
+
+/// PL/Python, PL/Perl, PL/Tcl, PL/v8 and their kind, with or without trust, and in their versions.
+const LANGUAGES_READ_BY_WORDS: [&str; 6] = ["plpython", "plperl", "pltcl", "plv8", "plcoffee", "plls"];
+/// What runs a statement in these languages, or a text of their own that may.
+const RUNNING_WORDS: [&str; 8] = ["execute", "prepare", "cursor", "find_function", "exec", "eval", "spi", "subst"];
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')).filter(|word| !word.is_empty())
@@ -651,6 +669,30 @@ mod tests {
     }
 
     #[test]
+    fn what_another_language_sets_is_read_back_where_it_may_run_statements() {
+        for (language, body) in [
+            ("plpython3u", "plpy.execute(q)"),
+            ("plpython3u", "p = plpy.prepare(' '.join(args)); p.execute([])"),
+            ("PLPython2u", "run = plpy.execute\nrun('SE' + 'T ' + name)"),
+            ("plperl", "spi_exec_query($_[0]);"),
+            ("plperlu", "eval $_[0];"),
+            ("pltcl", "spi_exec $1"),
+            ("plv8", "return plv8.execute(q)"),
+            ("java", "org.example.Tenant.choose"),
+            ("plrust", "Ok(Some(1))"),
+        ] {
+            let effects = SessionEffects::of_other_language(language, body);
+            assert_eq!((effects.settings, effects.is_unproven), (ChangedSettings::Any, true), "{language}: {body}");
+        }
+        let named = SessionEffects::of_other_language("plperl", "my $n = 'App.Tenant'; spi_exec_query(f($n))").custom_names;
+        assert_eq!(named, BTreeSet::from(["app.tenant".to_owned()]));
+        for (language, body) in [("plpython3u", "return a + b"), ("plperl", "return $_[0] . 'executed';"), ("plv8", "return a.b")] {
+            let effects = SessionEffects::of_other_language(language, body);
+            assert_eq!((effects.settings, effects.is_unproven), (ChangedSettings::Nothing, true), "{language}: {body}");
+        }
+    }
+
+    #[test]
     fn functions_that_leave_something_are_known_by_name() {
         assert!(SessionEffects::of_function("count").is_nothing());
         assert_eq!(SessionEffects::of_function("set_limit").settings, named(&["pg_trgm.similarity_threshold"]));
@@ -660,7 +702,7 @@ mod tests {
         assert!(SessionEffects::of_c_function("http_set_curlopt", 'v').is_closed);
         assert!(SessionEffects::of_c_function("similarity", 'i').is_nothing());
         for (body, is_closed) in [("$_SHARED{a} = 1", true), ("GD['a'] = 1", true), ("return 1", false)] {
-            assert_eq!(SessionEffects::of_other_language(body).is_closed, is_closed, "{body}");
+            assert_eq!(SessionEffects::of_other_language("plperl", body).is_closed, is_closed, "{body}");
         }
         for (text, is_mentioned) in [("(set_config('a', 'b', false))", true), ("(a > 1)", false), ("pg_advisory_lock(k)", true)] {
             assert_eq!(SessionEffects::is_mentioned(text), is_mentioned, "{text}");

@@ -110,7 +110,7 @@ fn of_block(block: &nodes::DoStmt, context: &Context) -> SessionEffects {
     let body = option("as").unwrap_or_default();
     let language = option("language").unwrap_or("plpgsql").to_ascii_lowercase();
     if language != "plpgsql" {
-        return SessionEffects::of_other_language(body);
+        return SessionEffects::of_other_language(&language, body);
     }
     context.catalog.session_effects(&SqlBodyReader.references(&language, body), body, &SqlBodyReader)
 }

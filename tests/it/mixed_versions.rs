@@ -245,6 +245,8 @@ async fn what_newer_versions_have(cluster: &Cluster) {
         "SELECT shardgate.reference_table('codes')",
         "CREATE TABLE days (day date PRIMARY KEY, n int)",
         "SELECT shardgate.distribute_table('days', 'day')",
+        "CREATE TABLE tags (day date, code varchar(3), n int, PRIMARY KEY (day, code))",
+        "SELECT shardgate.distribute_table('tags', 'day, code')",
         "INSERT INTO docs SELECT g, g, jsonb_build_object('a', jsonb_build_array(1, g, g + 1)) FROM generate_series(1, 20) g",
     ] {
         succeed(&mut client, statement).await;
@@ -272,8 +274,14 @@ async fn what_newer_versions_have(cluster: &Cluster) {
         ("codes", rows.clone(), "4 rows were", 16),
         // Only PostgreSQL tells whether these are values of a key.
         ("days", "2024-03-06\t1\nsoon\t2\n2024-13-06\t3\n2024-03-07\tx\n2024-03-08\t4\n".to_owned(), "3 rows were", 2),
+        // The length of a key counts too, behind one that only PostgreSQL reads.
+        ("tags", "2024-03-06\tabc\t1\n2024-03-06\tabcd\t2\ntoday\tabcd\t3\n2024-03-06\tabd \t4\n".to_owned(), "2 rows were", 2),
     ] {
-        let columns = if table == "days" { "day, n" } else { "id, n" };
+        let columns = match table {
+            "days" => "day, n",
+            "tags" => "day, code, n",
+            _ => "id, n",
+        };
         client.query(&format!("COPY {table} ({columns}) FROM STDIN (ON_ERROR ignore)")).put(b'd', rows.as_bytes()).put(b'c', b"");
         let told = client.transcript().await;
         assert!(told.contains(&format!(" {skipped} skipped due to data type incompatibility)")), "{told}");

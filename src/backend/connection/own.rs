@@ -1,8 +1,8 @@
 //! Statements of the proxy's own: asked and answered in one call, while nothing of a session's is due.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
-use super::{Connection, ConnectionError, owned_columns};
+use super::{Connection, ConnectionError, Frame, owned_columns};
 use crate::backend::{ShardText, StatementName};
 use crate::wire::{error_fields, shard_tag};
 
@@ -37,7 +37,7 @@ impl Connection {
                 return Err(disorder.clone().into());
             }
             let before = self.input.len();
-            let error = match self.stream.try_receive_now(&mut self.input) {
+            let end = match self.stream.try_receive_now(&mut self.input) {
                 Ok(1..) => {
                     self.check_received(before);
                     continue;
@@ -46,10 +46,25 @@ impl Connection {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => error.into(),
             };
-            self.note_loss(&error);
-            return Err(error);
+            if let Some(farewell) = self.farewell() {
+                return Err(farewell);
+            }
+            self.note_loss(&end);
+            return Err(end);
         }
         Ok(())
+    }
+
+    /// The shard's own words of why it has ended the connection, behind whatever else has come. Of an answer that does not end nobody
+    /// wants the rest.
+    fn farewell(&mut self) -> Option<ConnectionError> {
+        loop {
+            match self.peek() {
+                Ok(Some(Frame { header, is_complete: true })) => self.input.advance(header.total),
+                Ok(_) => return None,
+                Err(error) => return matches!(error, ConnectionError::Ended(_)).then_some(error),
+            }
+        }
     }
 
     /// The answer to a Query that was sent, or is in the output.
@@ -76,5 +91,49 @@ impl Connection {
                 _ => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::super::tests::{message, pair};
+    use super::*;
+    use crate::backend::{ConnectionLimits, Own};
+
+    fn farewell(code: &str) -> Vec<u8> {
+        message(shard_tag::ERROR, format!("SFATAL\0C{code}\0Mgoodbye\0\0").as_bytes())
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_ends_while_an_answer_is_due_is_lost_for_the_reason_that_the_shard_gives() {
+        let row = [message(b'T', &[0, 0]), message(shard_tag::DATA_ROW, &[0, 0])].concat();
+        let closed = ConnectionError::Closed.to_string();
+        for (sent, loss) in [
+            ([row.clone(), farewell("57P01")].concat(), Some("goodbye")),
+            (farewell("08006"), Some("goodbye")),
+            // By a limit of the session on the shard.
+            (farewell("57P05"), None),
+            (row, Some(closed.as_str())),
+        ] {
+            let (mut connection, mut shard) = pair(ConnectionLimits::OWN).await;
+            connection.output.query(&Own::Constants.text("SELECT"));
+            connection.flush().await.expect("sent");
+            shard.write_all(&sent).await.expect("sent");
+            shard.shutdown().await.expect("ended");
+            while connection.receive_due().is_ok() {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(connection.loss(), loss);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_farewell_that_comes_unasked_ends_the_connection() {
+        let (mut connection, mut shard) = pair(ConnectionLimits::OWN).await;
+        assert!(!connection.has_ended_unseen());
+        shard.write_all(&farewell("57P01")).await.expect("sent");
+        assert!(connection.has_ended_unseen());
     }
 }

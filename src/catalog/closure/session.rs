@@ -130,7 +130,7 @@ impl Walk<'_> {
                 self.effects.add(&found.effects);
             }
             "c" => self.effects.add(&SessionEffects::of_c_function(&function.name, function.volatility)),
-            _ => self.effects.add(&SessionEffects::of_other_language(&function.body)),
+            other => self.effects.add(&SessionEffects::of_other_language(other, &function.body)),
         }
     }
 

@@ -166,9 +166,13 @@ impl Link {
         Ok(answer.values.iter().map(|value| value.as_ref().map(text).unwrap_or_default()).collect())
     }
 
-    /// Has not ended, as far as is known without asking.
+    /// Has not ended, as far as is known without asking. On a busy machine the reactor may not have seen the end yet: the socket itself
+    /// is looked at.
     pub fn is_alive(&mut self) -> bool {
-        self.connection.as_mut().is_some_and(Connection::is_quiet)
+        self.connection.as_mut().is_some_and(|connection| {
+            connection.idle_since.get_or_insert_with(std::time::Instant::now);
+            connection.is_quiet()
+        })
     }
 
     fn has_lost(&mut self) {

@@ -193,7 +193,7 @@ impl Recovery {
     async fn settle_wrongly(&self, id: &TransactionId, participants: Vec<Found>, asked_at: Instant) -> usize {
         let mut count = 0;
         for participant in participants {
-            let is_committed = self.decision(id, asked_at).await.is_some();
+            let is_committed = self.decision(id, asked_at).await.is_ok_and(|decision| decision.is_some());
             if self.resolve(id, asked_at).await.is_ok() {
                 count += self.finish_prepared(is_committed, vec![participant], asked_at).await;
             }
@@ -326,7 +326,8 @@ impl Recovery {
         let finishing = self.runtime.spawn(async move {
             loop {
                 let finished = this.finish_once(shard, &id, participant, is_committed).await;
-                if finished != Finished::NotYet || Instant::now() >= deadline {
+                // Nothing is tried any more when the client has heard that it is not done.
+                if finished != Finished::NotYet || Instant::now() + RETRY_PAUSE >= deadline {
                     return finished;
                 }
                 sleep(RETRY_PAUSE).await;
@@ -358,17 +359,17 @@ impl Recovery {
             }
             let mut all: Vec<InDoubt> = found.into_values().collect();
             for transaction in &mut all {
-                transaction.is_committed = this.decision(&transaction.id, asked_at).await;
+                transaction.is_committed = this.decision(&transaction.id, asked_at).await.ok().flatten();
             }
             all
         });
         looking.await.unwrap_or_default()
     }
 
-    /// As far as it is made and can be read; changes nothing.
-    async fn decision(&self, id: &TransactionId, asked_at: Instant) -> Option<bool> {
-        let decider = self.decider(id, asked_at).await.ok()?;
-        decider.turn(asked_at).await.ok()?.decision(id).await.ok().flatten()
+    /// As far as it is made; changes nothing.
+    async fn decision(&self, id: &TransactionId, asked_at: Instant) -> Result<Option<bool>, LinkError> {
+        let decider = self.decider(id, asked_at).await?;
+        decider.turn(asked_at).await?.decision(id).await
     }
 
     // ---- before a shard is used again ----
@@ -397,33 +398,71 @@ impl Recovery {
     /// protect it. One that cannot be asked stays unseen.
     pub async fn before_use(self: &Arc<Self>, shard: ShardId) {
         let this = Arc::clone(self);
-        let looking = self.runtime.spawn(async move { Box::pin(this.finish_decided(shard)).await });
+        let looking = self.runtime.spawn(async move { Box::pin(this.try_to_finish_decided(shard)).await });
         match timeout(BEFORE_USE_TIMEOUT, looking).await {
             // One that was never made ready has never taken part in anything.
-            Ok(Ok(Ok(()) | Err(LinkError::NotReady))) => {}
+            Ok(Ok(Ok(Known::All) | Err(LinkError::NotReady))) => {}
             Ok(Ok(Err(error))) => {
                 tracing::debug!(%error, "a shard is used before what was prepared there is known");
                 return;
             }
             // A decider that cannot be reached is no reason to keep everybody waiting: rounds go on.
-            Ok(Err(_)) | Err(_) => tracing::warn!("a shard is used before all that was prepared there is finished"),
+            Ok(Ok(Ok(Known::InPart)) | Err(_)) | Err(_) => {
+                tracing::warn!("a shard is used before all that was prepared there is finished");
+            }
         }
         let mut unseen = self.unseen.lock();
         unseen.remove(&shard);
         self.has_unseen.store(!unseen.is_empty(), Ordering::Release);
     }
 
-    async fn finish_decided(&self, shard: ShardId) -> Result<(), LinkError> {
-        let (asked_at, Some(link)) = (Instant::now(), self.link(shard)) else { return Ok(()) };
+    /// Again where an attempt has failed: its connection may have been one of before the shard was away, or it has shared the failure of
+    /// somebody who asked while the server was starting.
+    async fn try_to_finish_decided(&self, shard: ShardId) -> Result<Known, LinkError> {
+        let mut attempts = 1;
+        loop {
+            match self.finish_decided(shard).await {
+                Ok(Known::InPart) | Err(LinkError::Unreachable(_)) if attempts < BEFORE_USE_ATTEMPTS => attempts += 1,
+                told => return told,
+            }
+            sleep(RETRY_PAUSE).await;
+        }
+    }
+
+    async fn finish_decided(&self, shard: ShardId) -> Result<Known, LinkError> {
+        let (asked_at, Some(link)) = (Instant::now(), self.link(shard)) else { return Ok(Known::All) };
+        let mut known = Known::All;
         for prepared in prepared_on(&link, asked_at, self.registry.cluster()).await? {
-            if !self.registry.is_active(&prepared.id) && self.decision(&prepared.id, asked_at).await.is_some() {
+            if self.registry.is_active(&prepared.id) {
+                continue;
+            }
+            let finished = match self.decision(&prepared.id, asked_at).await {
+                Ok(None) => continue,
                 // Read again in a way that waits for standbys: what a fail-over may still take back is not acted upon.
-                let Ok(is_committed) = self.resolve(&prepared.id, asked_at).await else { continue };
-                self.finish_prepared(is_committed, vec![(Arc::clone(&link), prepared)], asked_at).await;
+                Ok(Some(_)) => match self.resolve(&prepared.id, asked_at).await {
+                    Ok(is_committed) => Ok(self.finish_prepared(is_committed, vec![(Arc::clone(&link), prepared)], asked_at).await),
+                    Err(error) => Err(error),
+                },
+                Err(error) => Err(error),
+            };
+            if let Err(error) = &finished {
+                tracing::debug!(shard = link.shard.name, %error, "a decision cannot be read before the shard is used");
+            }
+            // Where another proxy is at it at this moment it is not there the next time.
+            if !finished.is_ok_and(|count| count > 0) {
+                known = Known::InPart;
             }
         }
-        Ok(())
+        Ok(known)
     }
+}
+
+/// Of what commits have left on a shard.
+enum Known {
+    /// What is decided is finished.
+    All,
+    /// A decider could not be asked, or a part could not be finished.
+    InPart,
 }
 
 async fn prepared_on(link: &SharedLink, asked_at: Instant, cluster: &str) -> Result<Vec<Prepared>, LinkError> {
@@ -455,4 +494,5 @@ const ROUND_GAP_MAX: Duration = Duration::from_secs(3);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 const ATTEMPT_MIN: Duration = Duration::from_secs(1);
 /// A session does not wait longer for a shard that has just come back.
-const BEFORE_USE_TIMEOUT: Duration = Duration::from_secs(3);
+const BEFORE_USE_TIMEOUT: Duration = Duration::from_secs(10);
+const BEFORE_USE_ATTEMPTS: usize = 3;

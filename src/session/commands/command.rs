@@ -132,7 +132,7 @@ impl Session {
             Command::RollbackTo(name) => self.rollback_to(name).await,
             Command::SetTransaction(modes) => self.set_transaction(modes),
             Command::ImportSnapshot(name) => Box::pin(self.import_snapshot(name)).await,
-            Command::SetSessionCharacteristics(modes) => self.set_session_characteristics(modes, alone).await,
+            Command::SetSessionCharacteristics(modes) => self.set_session_characteristics(modes),
             Command::SetConstraints => Box::pin(self.set_constraints(alone)).await,
             Command::Set { name, value, is_local } => Box::pin(self.set(name, value.as_deref(), *is_local, alone)).await,
             Command::SetConfig(calls) => Box::pin(self.set_config(calls, inputs)).await,

@@ -36,7 +36,10 @@ impl Session {
         let participant = self.transaction.at(index)?;
         self.cancel.started(&participant.connection);
         let answered = participant.connection.simple(text).await;
-        participant.connection.is_pinned |= was_interrupted(&answered);
+        if was_interrupted(&answered) {
+            // Not to be undone when the client closes a cursor, or unlocks what it has locked.
+            participant.pin_for_good();
+        }
         match answered {
             Ok(rows) => Ok(rows),
             Err(ConnectionError::Refused { body, .. }) => {

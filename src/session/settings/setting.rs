@@ -274,11 +274,7 @@ impl Session {
         Ok(())
     }
 
-    pub(in crate::session) async fn set_session_characteristics(
-        &mut self,
-        modes: &TransactionModes,
-        _text: &str,
-    ) -> Result<(), Failure> {
+    pub(in crate::session) fn set_session_characteristics(&mut self, modes: &TransactionModes) -> Result<(), Failure> {
         let on_off = |value: bool| if value { "on" } else { "off" }.to_owned();
         if let Some(isolation) = modes.isolation {
             self.record("default_transaction_isolation", Some(isolation.name().to_owned()), false);

@@ -17,7 +17,7 @@ use crate::config::PoolMode;
 use crate::error::{PgError, Severity, SqlState};
 use crate::routing;
 use crate::session::commands::map_database;
-use crate::session::cursor::HELD_CURSOR;
+use crate::session::cursor::{HELD_CURSOR, Life, OnShard};
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::{Failure, Session, SessionEnd, lost};
 use crate::shardmap::{Shard, ShardId, map_unreachable};
@@ -295,38 +295,48 @@ impl Session {
         }
     }
 
-    /// Outside of a transaction, before connections are given back.
+    /// Outside of a transaction, before connections are given back. What the session believes is no reason to let go of a connection: a
+    /// statement that was skipped or has failed, or a function, has perhaps done something else. Only the shard knows what is left there,
+    /// and is asked where nothing seems to be.
     pub(in crate::session) async fn end_pins(&mut self) -> Result<(), Failure> {
         let cursors = &self.cursors;
-        for participant in self.transaction.participants_mut() {
-            if participant.pinned_by == Some(HELD_CURSOR) && cursors.values().all(|cursor| cursor.shard != participant.shard) {
-                participant.unpin(HELD_CURSOR);
-            }
-        }
-        let is_unlocked = |participant: &&Participant| participant.has_unlocked;
-        let unlocked: Vec<ShardId> =
-            self.transaction.participants().iter().filter(is_unlocked).map(|participant| participant.shard).collect();
-        for shard in unlocked {
-            Box::pin(self.end_lock_pin(shard)).await?;
+        let seems_over = |participant: &&Participant| match participant.pinned_by {
+            Some(HELD_CURSOR) => cursors.values().all(|cursor| cursor.shard != participant.shard),
+            _ => participant.has_unlocked,
+        };
+        let shards = self.transaction.participants().iter().filter(seems_over).map(|participant| participant.shard);
+        for shard in shards.collect::<Vec<ShardId>>() {
+            Box::pin(self.end_pin(shard)).await?;
         }
         Ok(())
     }
 
-    /// Locks are counted: whether the last one is gone, the shard knows.
-    async fn end_lock_pin(&mut self, shard: ShardId) -> Result<(), Failure> {
+    /// Unless something is left there, nothing keeps the connection. Cursors that are left are put on record, so that the shard is asked
+    /// again when they are closed.
+    async fn end_pin(&mut self, shard: ShardId) -> Result<(), Failure> {
         let Some(index) = self.transaction.index_of(shard) else { return Ok(()) };
         let participant = self.transaction.at(index)?;
         if participant.needs_sync || participant.connection.owes() {
             return Ok(());
         }
         participant.has_unlocked = false;
-        if participant.pinned_by != Some(ADVISORY_LOCK) || participant.has_other_pins {
+        let (reason, question) = match participant.pinned_by {
+            Some(HELD_CURSOR) => (HELD_CURSOR, OWN_CURSORS),
+            Some(ADVISORY_LOCK) => (ADVISORY_LOCK, OWN_LOCKS),
+            Some(_) | None => return Ok(()),
+        };
+        if participant.has_other_pins {
             return Ok(());
         }
         self.cancel.started(&participant.connection);
-        match participant.connection.simple(&Own::Catalog.text(OWN_LOCKS)).await {
-            Ok(rows) if rows.is_empty() => participant.unpin(ADVISORY_LOCK),
-            // By the client's own limit of time, perhaps: it is asked again after the next unlock.
+        match participant.connection.simple(&Own::Catalog.text(question)).await {
+            Ok(rows) if rows.is_empty() => participant.unpin(reason),
+            Ok(rows) if reason == HELD_CURSOR => {
+                let names = rows.iter().filter_map(|row| row.first()?.as_deref());
+                let on_shard = OnShard { shard, life: Life::Held, savepoints: 0 };
+                self.cursors.extend(names.map(|name| (String::from_utf8_lossy(name).into_owned(), on_shard)));
+            }
+            // By the client's own limit of time, perhaps: it is asked again, about locks after the next unlock.
             Ok(_) | Err(ConnectionError::Refused { .. }) => {}
             Err(error) => return Err(self.participant_lost(index, &error)),
         }
@@ -403,6 +413,8 @@ pub(in crate::session) const ADVISORY_LOCK: &str = "advisory lock";
 /// Those of a transaction have ended with it.
 const OWN_LOCKS: &str = "SELECT FROM pg_catalog.pg_locks \
     WHERE locktype OPERATOR(pg_catalog.=) 'advisory' AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() LIMIT 1";
+/// Portals of the protocol are never holdable.
+const OWN_CURSORS: &str = "SELECT name FROM pg_catalog.pg_cursors WHERE is_holdable";
 /// Until the map database has answered, if it does.
 const GENERATION_WAIT: Duration = Duration::from_secs(2);
 

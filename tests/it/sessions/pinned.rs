@@ -14,6 +14,7 @@ async fn what_lives_on_one_connection_keeps_it_and_ends_with_its_client() {
     unlisten(&stage).await;
     advisory_locks(&stage).await;
     cursors_with_hold(&stage).await;
+    cursors_that_seem_closed(&stage).await;
     functions_that_set(&stage).await;
     startup_options(&stage).await;
     roles(&stage).await;
@@ -211,6 +212,71 @@ async fn cursors_with_hold(stage: &Stage) {
     assert_eq!(reader.value("FETCH all_of_them").await, "1");
     succeed(&mut reader, "CLOSE all_of_them").await;
     assert_eq!(pins(&mut other, "hold").await, "");
+}
+
+/// What the proxy has seen says that the cursor is closed, and it is not: nobody else gets its connection, and its client has it still.
+async fn cursors_that_seem_closed(stage: &Stage) {
+    let declare = "DECLARE c CURSOR WITH HOLD FOR SELECT g FROM accounts, generate_series(1, 9) g WHERE id = {z} ORDER BY g";
+    let failing = "SELECT 1 / (id - id) FROM accounts WHERE id = {z}";
+    // In a pipeline, whose messages behind the error the shard does not read.
+    let pipelines: [&[&str]; 4] = [
+        &[failing, "CLOSE c"],
+        &[failing, "CLOSE ALL"],
+        &["BEGIN", failing, "CLOSE c"],
+        &["BEGIN", "SAVEPOINT s", failing, "CLOSE c"],
+    ];
+    // One after the other.
+    let texts: [&[&str]; 6] = [
+        &["BEGIN", failing, "CLOSE c", "ROLLBACK"],
+        &["BEGIN", "SAVEPOINT s", failing, "CLOSE c", "ROLLBACK TO s", "COMMIT"],
+        &["BEGIN", failing, "CLOSE ALL", "ROLLBACK"],
+        &["SELECT 1 / (id - id) FROM accounts WHERE id = {z}; CLOSE c"],
+        &["BEGIN; SELECT 1 / (id - id) FROM accounts WHERE id = {z}; CLOSE c", "ROLLBACK"],
+        &["BEGIN", "SAVEPOINT s", "FETCH 0 FROM c", "ROLLBACK TO s", "ROLLBACK"],
+    ];
+    for (number, statements) in pipelines.iter().chain(&texts).enumerate() {
+        let mut holder = client_of(stage, "seems").await;
+        succeed(&mut holder, &stage.fill_in(declare)).await;
+        match number < pipelines.len() {
+            true => {
+                for sql in *statements {
+                    holder.unnamed(&stage.fill_in(sql), &[]);
+                }
+                holder.sync();
+                holder.transcript().await;
+                holder.ask("ROLLBACK").await;
+            }
+            false => {
+                for sql in *statements {
+                    holder.ask(&stage.fill_in(sql)).await;
+                }
+            }
+        }
+        is_held_alone(stage, holder, &format!("{statements:?}")).await;
+    }
+}
+
+/// The client's cursor `c` is nobody else's, keeps its connection, and lets go of it when it is closed.
+async fn is_held_alone(stage: &Stage, mut holder: WireClient, after: &str) {
+    let open = "/* shardgate: shard=shard1 */ SELECT count(*) FROM pg_catalog.pg_cursors WHERE is_holdable";
+    let mut others = Vec::new();
+    // As many as find room beside it.
+    for _ in 0..2 {
+        let mut other = stage.client().await;
+        succeed(&mut other, "BEGIN").await;
+        assert_eq!(other.value(open).await, "0", "after {after}");
+        let told = other.ask("FETCH c").await;
+        assert!(told.starts_with("E(34000 "), "after {after}: {told}");
+        others.push(other);
+    }
+    for other in &mut others {
+        other.ask("ROLLBACK").await;
+    }
+    let mut other = stage.client().await;
+    assert_eq!(pins(&mut other, "seems").await, "WITH HOLD cursor", "after {after}");
+    assert_eq!(holder.value("FETCH c").await, "1", "after {after}");
+    succeed(&mut holder, "CLOSE c").await;
+    assert_eq!(pins(&mut other, "seems").await, "", "after {after}");
 }
 
 /// A function may set for good on the connection where it runs; nobody else may meet it there.

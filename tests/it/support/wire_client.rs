@@ -337,6 +337,6 @@ fn length(body: usize) -> u32 {
 }
 
 /// Nothing that is waited for takes longer, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// In place of a tag: silence.
 const NOTHING: u8 = b'!';

@@ -17,7 +17,7 @@ use crate::routing::{
 };
 use crate::session::resolve::HOLD_WAIT;
 use crate::session::{Failure, Session};
-use crate::shard_key::Format;
+use crate::shard_key::{Format, KeyType, oid};
 use crate::shardmap::{Group, MapSnapshot, PartitionState};
 use crate::sql::utility::copy_in::{CopyFormat, CopyIn};
 
@@ -70,7 +70,9 @@ impl Session {
         for (key, value) in copy.key.iter().zip(values(copy, row, added)) {
             let Value::Bytes(bytes) = value else { continue };
             let Ok(text) = std::str::from_utf8(&bytes) else { return Ok(false) };
-            let of_type = format!("pg_catalog.format_type({}, {})", key.column_type.oid(), key.typmod);
+            // Of the two only varchar has a length.
+            let oid = if key.column_type == KeyType::Text { oid::VARCHAR } else { key.column_type.oid() };
+            let of_type = format!("pg_catalog.format_type({oid}, {})", key.typmod);
             checks.push(format!("pg_catalog.pg_input_is_valid({}, {of_type})", quoted_literal(text)));
         }
         if !copy.skips_bad_rows || copy.format == CopyFormat::Binary || checks.is_empty() {
