@@ -29,6 +29,7 @@ use crate::shardmap::{CutOver, Epoch, Move, MoveState, Term};
 
 pub(in super::super) async fn run(moving: &mut Moving, direction: Direction, estimate: &Estimate) -> Result<(), Stop> {
     let budget = Duration::from_millis(moving.the_move.options.max_pause_ms);
+    moving.none_is_split().await?;
     let before = Box::pin(Before::read(moving, direction)).await?;
     let mut map = moving.store.rehearsed_cut_over(&moving.actor, (moving.the_move.id, moving.term), moving.servers()).await?;
     let mut pause = Pause::begin();
