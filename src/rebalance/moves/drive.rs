@@ -170,7 +170,9 @@ impl Driver {
                 Ok(Turn::Over)
             }
             Stop::Failed(reason) => {
-                self.store.advance_move((id, term), now.state, MoveState::Failed, serde_json::json!({}), Some(&reason)).await?;
+                // What asked it to go on, where it had failed before, is answered by that.
+                let remembered = serde_json::json!({ "failed_in": now.state.name() });
+                self.store.advance_move((id, term), now.state, MoveState::Failed, remembered, Some(&reason)).await?;
                 Ok(Turn::Over)
             }
             Stop::Abort(reason) | Stop::Differ(reason) if can_abort(now.state) => {
