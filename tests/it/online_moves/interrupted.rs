@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::kills::{ENDED_WITHIN, Part, Stage};
-use super::partitions_on;
+use super::{partitions_on, rebalance};
 use crate::support::{Cluster, Frozen};
 
 /// Of the move that was planned last.
@@ -47,4 +47,23 @@ async fn a_failed_move_that_is_to_go_on_waits_for_a_shard_that_is_slow() {
     assert_eq!(stage.ended().await, "done");
     drop(resuming);
     stage.is_whole(&stage.proxy.connect().await, "a move that had failed beside a slow shard", 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_way_back_is_known_before_anything_of_it_is_made() {
+    let stage = Stage::start(Cluster::start(2).await).await;
+    let partition = partitions_on(&stage.proxy, "t", "a").await[0].to_string();
+    stage.arm("reverse_subscribed", "hold");
+    let arguments = ["move", "--to", "b", "--max-pause", "3s", "--grace", "1h", "--partition", &partition];
+    let mut driver = stage.command(&arguments);
+    stage.until_reached("reverse_subscribed").await;
+    assert_eq!(shown(&stage, "m.journal ->> 'reverse_began'").await, "true");
+    driver.kill().await.expect("killed");
+    stage.disarm("reverse_subscribed");
+    until_shown(&stage, "m.journal ->> 'settled'", |settled| settled == "true").await;
+    let id = shown(&stage, "m.move_id").await;
+    let rolled_back = rebalance(&stage.cluster, &["rollback", &id]).await;
+    assert!(rolled_back.status.success(), "{}", String::from_utf8_lossy(&rolled_back.stderr));
+    assert_eq!(stage.ended().await, "aborted");
+    stage.is_whole(&stage.proxy.connect().await, "a way back that was begun twice", 0).await;
 }
