@@ -22,6 +22,7 @@ mod settings;
 mod shard_text;
 mod target;
 pub mod temporary_tables;
+mod two_primaries;
 
 pub use connection::{CANCEL_TIMEOUT, CancelHandle, Connection, ConnectionError, ConnectionLimits, Frame};
 pub use foreign_oids::{ForeignOids, NestedValues, Nesting, OID_NAMES_SQL, OidName, OidNames, is_record, is_user_type};
@@ -35,3 +36,4 @@ use settings::Setter;
 pub use settings::{CustomNames, STATEMENT_TIMEOUT, Settings};
 pub use shard_text::{Own, ShardText, Stored};
 pub use target::{AddressError, ShardAddress};
+pub use two_primaries::two_primaries;

@@ -74,7 +74,7 @@ struct Hosts {
     text: String,
     url: Option<ShardUrl>,
     connections: Vec<(Host, Option<PgConnection>)>,
-    /// How often one primary at most was seen since there were two.
+    /// In how many rounds, the last ones, a single primary was seen since there were two.
     seen_alone: u32,
 }
 
@@ -98,8 +98,7 @@ impl Hosts {
         let before = shard.primary.server();
         let asking = self.connections.iter_mut().map(|(host, connection)| ask_one(url, host, connection, shard));
         let shown: Vec<(&Host, Shown)> = join_all(asking).await.into_iter().flatten().collect();
-        let two = identity::two_primaries(&shown).filter(|(.., server)| shard.primary.server() == Some(*server));
-        note_split(&mut self.seen_alone, shard, two);
+        note_seen(&mut self.seen_alone, shard, Seen::of(&shown, shard.primary.server()));
         let now = shard.primary.server();
         if let (Some(before), Some(now)) = (before, now)
             && before != now
@@ -109,9 +108,30 @@ impl Hosts {
     }
 }
 
-fn note_split(seen_alone: &mut u32, shard: &Shard, two: Option<(&Host, &Host, PrimaryServer)>) {
-    match two {
-        Some((one, other, server)) => {
+/// How many servers have shown themselves as the shard's primary in one round.
+enum Seen<'a> {
+    /// It may be away with all of its hosts, or only slow: nothing is known of another one.
+    None,
+    One(PrimaryServer),
+    Two(&'a Host, &'a Host, PrimaryServer),
+}
+
+impl<'a> Seen<'a> {
+    fn of(shown: &[(&'a Host, Shown)], primary: Option<PrimaryServer>) -> Self {
+        let is_primary = |server: PrimaryServer| Some(server) == primary;
+        match identity::two_primaries(shown) {
+            Some((one, other, server)) if is_primary(server) => Seen::Two(one, other, server),
+            Some(_) | None => match shown.iter().find(|(_, shown)| is_primary(shown.server)) {
+                Some((_, shown)) => Seen::One(shown.server),
+                None => Seen::None,
+            },
+        }
+    }
+}
+
+fn note_seen(seen_alone: &mut u32, shard: &Shard, seen: Seen<'_>) {
+    match seen {
+        Seen::Two(one, other, server) => {
             *seen_alone = 0;
             if !shard.primary.is_split() {
                 tracing::error!(
@@ -121,14 +141,14 @@ fn note_split(seen_alone: &mut u32, shard: &Shard, two: Option<(&Host, &Host, Pr
             }
             shard.primary.note_split(server, true);
         }
-        None if shard.primary.is_split() => {
+        Seen::One(server) => {
             *seen_alone += 1;
-            if let (Some(server), true) = (shard.primary.server(), *seen_alone >= GONE_AFTER) {
+            if shard.primary.is_split() && *seen_alone >= GONE_AFTER {
                 tracing::warn!(shard = %shard.name, "one primary of the shard is left, and is used");
                 shard.primary.note_split(server, false);
             }
         }
-        None => {}
+        Seen::None => *seen_alone = 0,
     }
 }
 
@@ -168,3 +188,52 @@ const GONE_AFTER: u32 = 2;
 const TELL_EVERY: Duration = Duration::from_millis(250);
 const ASK_EVERY: Duration = Duration::from_secs(1);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shardmap::{Primary, ShardState};
+
+    const NOW: PrimaryServer = PrimaryServer { system_identifier: 1, timeline: 2 };
+    const FORMER: PrimaryServer = PrimaryServer { system_identifier: 1, timeline: 1 };
+
+    /// Rounds, in each of which these have answered as primaries; whether none is used behind each.
+    fn played(rounds: &[&[(PrimaryServer, i64)]]) -> Vec<bool> {
+        let url = ShardUrl::parse("postgres://nobody@127.0.0.1:1,127.0.0.1:2/nowhere").expect("a url");
+        let shard = Shard {
+            id: ShardId(3),
+            name: "three".to_owned(),
+            url: String::new(),
+            region: None,
+            capacity: 1.0,
+            state: ShardState::Online,
+            is_home: false,
+            identity: None,
+            primary: Primary::of(Some(NOW)),
+        };
+        let mut seen_alone = 0;
+        let mut round = |answers: &&[(PrimaryServer, i64)]| {
+            let shown = answers.iter().map(|(server, started_at)| Shown { server: *server, started_at: *started_at });
+            let shown: Vec<(&Host, Shown)> = url.hosts.iter().zip(shown).collect();
+            note_seen(&mut seen_alone, &shard, Seen::of(&shown, shard.primary.server()));
+            shard.primary.is_split()
+        };
+        rounds.iter().map(&mut round).collect()
+    }
+
+    #[test]
+    fn of_two_primaries_one_is_used_when_it_was_seen_alone_twice_in_a_row() {
+        let (two, one): (&[_], &[_]) = (&[(NOW, 10), (NOW, 20)], &[(NOW, 10)]);
+        assert_eq!(played(&[one, two, one, one]), [false, true, true, false]);
+        assert_eq!(played(&[two, one, two, one, one]), [true, true, true, true, false]);
+        assert_eq!(played(&[&[(NOW, 10), (NOW, 10)], &[(NOW, 10), (FORMER, 20)]]), [false, false], "two names, and a former one");
+    }
+
+    #[test]
+    fn servers_that_do_not_answer_are_not_seen_alone() {
+        let (two, one, none): (&[_], &[_], &[_]) = (&[(NOW, 10), (NOW, 20)], &[(NOW, 10)], &[]);
+        assert_eq!(played(&[two, none, none, none]), [true; 4]);
+        assert_eq!(played(&[two, one, none, one, one]), [true, true, true, true, false]);
+        assert_eq!(played(&[two, &[(FORMER, 30)], &[(FORMER, 30)]]), [true; 3], "a former one is none");
+    }
+}

@@ -4,6 +4,7 @@ mod aborts;
 mod crossings;
 mod fail_overs;
 mod frozen;
+mod interrupted;
 mod keys;
 mod kills;
 mod long_readers;

@@ -3,18 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
-use tokio::time::timeout;
-
 use super::super::shard_connection::ShardConnection;
 use super::super::shards::read_catalog;
 use super::super::support;
 use super::{Facts, Finding, Needs, rows};
-use crate::backend::identity::{self, Expected};
+use crate::backend;
 use crate::catalog::quoted_literal;
-use crate::config::ShardUrl;
 use crate::error::PgError;
-use crate::net::connect_to;
 use crate::shardmap::Shard;
 
 /// Of one server.
@@ -34,26 +29,12 @@ pub(super) async fn settings(
 
 /// Where its url names several servers: at most one of them is a primary of the newest timeline.
 pub(super) async fn two_primaries(shard: &Shard, subject: &str) -> Option<Finding> {
-    let url = ShardUrl::parse(&shard.url).ok().filter(|url| url.hosts.len() > 1)?;
-    let (url, expected) = (&url, &Expected::of(shard));
-    let asking = url.hosts.iter().map(|host| async move {
-        let shown = async {
-            let mut connection = connect_to(url, host, "shardgate").await.ok()?;
-            identity::show(&mut connection, expected).await.ok()?.ok()
-        };
-        Some((host, timeout(ANSWER_TIMEOUT, Box::pin(shown)).await.ok()??))
-    });
-    let shown: Vec<_> = join_all(asking).await.into_iter().flatten().collect();
-    let (one, other, server) = identity::two_primaries(&shown)?;
-    let newest = shown.iter().map(|(_, shown)| shown.server).chain(shard.primary.server());
-    let is_former = newest.into_iter().any(|newest| newest.is_successor_of(server));
-    (!is_former).then(|| {
-        Finding::new(
-            subject,
-            format!("{one} and {other} are primaries of the same timeline at once, and proxies that see it use none of them"),
-            "Stop the one that was not meant to be a primary, and take it out of the url: each may have rows that the other one has not.",
-        )
-    })
+    let (one, other) = backend::two_primaries(shard, ANSWER_TIMEOUT).await?;
+    Some(Finding::new(
+        subject,
+        format!("{one} and {other} are primaries of the same timeline at once, and proxies that see it use none of them"),
+        "Stop the one that was not meant to be a primary, and take it out of the url: each may have rows that the other one has not.",
+    ))
 }
 
 async fn server(shard: &mut ShardConnection, subject: &str, needs: Needs, found: &mut Vec<Finding>) -> Result<(), PgError> {

@@ -53,6 +53,7 @@ impl Numbers {
     /// next ones leave it out until it has answered.
     pub async fn fill(self: &Arc<Self>) -> Duration {
         let map = self.map.snapshot();
+        self.forget_former(|id| map.shard(id).is_some());
         if map.sequences.is_empty() {
             return IDLE;
         }
@@ -71,6 +72,12 @@ impl Numbers {
         }
         let given = join_all(jobs.into_iter().flatten().map(|job| timeout(ROUND_MAX, job))).await;
         if given.into_iter().any(|given| matches!(given, Ok(Ok(1..)) | Err(_))) { BUSY } else { IDLE }
+    }
+
+    /// Shards that have left the map get no numbers any more: their connections end.
+    fn forget_former(&self, is_in_map: impl Fn(ShardId) -> bool) {
+        self.links.keep_only(&is_in_map);
+        self.demand.lock().retain(|(id, _), _| is_in_map(*id));
     }
 
     /// `None`: the same of an earlier round has not ended yet.

@@ -73,6 +73,11 @@ impl SharedLinks {
         self.0.lock().get(&shard).cloned()
     }
 
+    /// Drops those of shards that have left the map. Who uses one keeps it.
+    pub fn keep_only(&self, is_in_map: impl Fn(ShardId) -> bool) {
+        self.0.lock().retain(|id, _| is_in_map(*id));
+    }
+
     /// Those of shards that have left the map; after [`KEPT_FOR`] they are dropped.
     pub fn of_former(&self, now: Instant, is_in_map: impl Fn(ShardId) -> bool) -> Vec<Arc<SharedLink>> {
         let mut links = self.0.lock();
@@ -133,6 +138,16 @@ mod tests {
         let asked = join_all((0..20).map(|_| ask())).await;
         assert!(asked.iter().all(|answer| matches!(answer, Err(LinkError::Unreachable(_)))), "{asked:?}");
         assert_eq!(count.load(Ordering::Relaxed), 2 * of_one);
+    }
+
+    #[test]
+    fn a_link_that_nothing_was_begun_by_goes_with_its_shard() {
+        let (links, three) = (SharedLinks::default(), shard("postgres://nobody@127.0.0.1:1/nowhere".to_owned()));
+        let link = links.of(&three);
+        links.keep_only(|id| id == three.id);
+        assert!(Arc::ptr_eq(&link, &links.of(&three)));
+        links.keep_only(|_| false);
+        assert!(links.known(three.id).is_none());
     }
 
     #[test]

@@ -170,11 +170,14 @@ impl Driver {
                 Ok(Turn::Over)
             }
             Stop::Failed(reason) => {
-                self.store.advance_move((id, term), now.state, MoveState::Failed, serde_json::json!({}), Some(&reason)).await?;
+                // What asked it to go on, where it had failed before, is answered by that.
+                let remembered = serde_json::json!({ "failed_in": now.state.name() });
+                self.store.advance_move((id, term), now.state, MoveState::Failed, remembered, Some(&reason)).await?;
                 Ok(Turn::Over)
             }
             Stop::Abort(reason) | Stop::Differ(reason) if can_abort(now.state) => {
-                self.store.advance_move((id, term), now.state, MoveState::Aborting, serde_json::json!({}), Some(&reason)).await?;
+                let remembered = aborting::to_remember(&reason);
+                self.store.advance_move((id, term), now.state, MoveState::Aborting, remembered, Some(&reason)).await?;
                 Ok(Turn::WentOn)
             }
             Stop::Rest(waits_for) => {
@@ -184,11 +187,13 @@ impl Driver {
             }
             Stop::Slow(reason) => {
                 let remembered = Patience::of(&now).to_remember((now.state, now.attempts));
-                self.store.advance_move((id, term), now.state, now.state, remembered, Some(&reason)).await?;
+                let told = aborting::told(&now, reason);
+                self.store.advance_move((id, term), now.state, now.state, remembered, Some(&told)).await?;
                 Ok(Turn::Waits)
             }
             Stop::Again(reason) | Stop::Abort(reason) | Stop::Differ(reason) | Stop::Withdraw(reason) => {
-                self.store.keep_move(id, term, &Progress { error: Some(reason), ..Progress::default() }).await?;
+                let told = aborting::told(&now, reason);
+                self.store.keep_move(id, term, &Progress { error: Some(told), ..Progress::default() }).await?;
                 // A hold that was just given up is ended at once; what keeps it from being ended may last.
                 let has_held = now.state == MoveState::CuttingOver && the_move.state != MoveState::CuttingOver;
                 Ok(if has_held { Turn::WentOn } else { Turn::Waits })
@@ -216,13 +221,7 @@ async fn run_state(moving: &mut Moving, is_abort_asked: bool, reason: Option<Str
         MoveState::Verifying => Box::pin(verifying::run(moving)).await,
         MoveState::Switched => Box::pin(switched::run(moving)).await,
         MoveState::CleaningUp => Box::pin(cleaning_up::run(moving)).await,
-        MoveState::Aborting => {
-            let reason = match moving.the_move.is_rollback {
-                true => "rolled back".to_owned(),
-                false => reason.unwrap_or_else(|| "aborted".to_owned()),
-            };
-            Box::pin(aborting::run(moving, &reason)).await
-        }
+        MoveState::Aborting => Box::pin(aborting::run(moving)).await,
         MoveState::Failed => Box::pin(failed::run(moving)).await,
         MoveState::Done | MoveState::Aborted => Ok(()),
     }

@@ -33,6 +33,7 @@ pub(super) mod fencing;
 pub mod preflight;
 pub(super) mod replication;
 
+mod copy_slots;
 mod deletion;
 mod direction;
 mod estimate;

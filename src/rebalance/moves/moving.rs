@@ -9,7 +9,7 @@ use super::fencing::{self, Trouble};
 use super::key_set::KeySet;
 use super::moved_table::MovedTable;
 use super::patience::Patience;
-use super::site::Site;
+use super::site::{Site, refuse_two_primaries};
 use super::stop::Stop;
 use crate::config::ShardUrl;
 use crate::failpoint::Failpoints;
@@ -37,7 +37,7 @@ pub(super) struct Moving {
     pub(super) to_source: String,
     pub(super) to_target: String,
     pub(super) points: Arc<Failpoints>,
-    both: [ShardId; 2],
+    shards: [Arc<Shard>; 2],
     beside: Beside,
 }
 
@@ -104,7 +104,7 @@ impl Moving {
             to_source,
             to_target,
             beside,
-            both: [source.id, target.id],
+            shards: [Arc::clone(source), Arc::clone(target)],
             source: at_source,
             target: at_target,
             the_move,
@@ -176,18 +176,25 @@ impl Moving {
 
     /// The source and the target, by the map.
     pub(super) fn both(&self) -> [ShardId; 2] {
-        self.both
+        self.shards.each_ref().map(|shard| shard.id)
     }
 
     /// Waits until no statement runs any more that was planned before this epoch. Not bounded. Cancel safe.
     pub(super) async fn all_reached(&self, epoch: Epoch) -> Result<(), Stop> {
-        while !self.is_past(&self.store.proxies_behind(epoch, &self.both).await?.behind).await {}
+        while !self.is_past(&self.store.proxies_behind(epoch, &self.both()).await?.behind).await {}
         Ok(())
     }
 
     /// Waits until every proxy has renewed its lease a moment ago, or is shut out: before statements are held for those.
     pub(super) async fn none_is_silent(&self) -> Result<(), Stop> {
-        while !self.is_past(&self.store.proxies_silent(RENEWED_WITHIN, &self.both).await?.behind).await {}
+        while !self.is_past(&self.store.proxies_silent(RENEWED_WITHIN, &self.both()).await?.behind).await {}
+        Ok(())
+    }
+
+    /// A standby may have been promoted beside a primary since both sides were opened.
+    pub(super) async fn none_is_split(&self) -> Result<(), Stop> {
+        let [source, target] = self.shards.each_ref().map(|shard| Box::pin(refuse_two_primaries(shard)));
+        tokio::try_join!(source, target)?;
         Ok(())
     }
 
@@ -226,7 +233,7 @@ async fn tell_primary(driver: &Driver, shard: &Shard) -> Result<(), Stop> {
     Ok(())
 }
 
-fn shard<'m>(map: &'m MapSnapshot, name: &str) -> Result<&'m Shard, Stop> {
+fn shard<'m>(map: &'m MapSnapshot, name: &str) -> Result<&'m Arc<Shard>, Stop> {
     let found = map.shard_by_name(name).ok_or_else(|| Stop::Abort(format!("there is no shard \"{name}\"")))?;
     Ok(found)
 }

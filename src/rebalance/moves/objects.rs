@@ -249,7 +249,7 @@ pub(super) fn published(tables: &[MovedTable]) -> String {
     tables.join(", ")
 }
 
-/// Forward with a copy of what is there. Back without one, and not enabled yet.
+/// Not enabled yet. Forward with a copy of what is there, back without one.
 /// `connection`: how the subscriber reaches the publisher. Holds a password: never logged.
 pub(super) fn subscription(id: MoveId, direction: Direction, connection: &str, version: i32) -> String {
     let name = direction.name(id);
@@ -257,11 +257,11 @@ pub(super) fn subscription(id: MoveId, direction: Direction, connection: &str, v
     let as_owner = if version >= 160_000 { ", run_as_owner = true" } else { "" };
     let follows_only = match direction {
         Direction::Forward => "",
-        Direction::Back => ", copy_data = false, enabled = false",
+        Direction::Back => ", copy_data = false",
     };
     format!(
         "CREATE SUBSCRIPTION {name} CONNECTION {} PUBLICATION {name} \
-         WITH (create_slot = false, slot_name = '{name}', disable_on_error = true, streaming = on, two_phase = false{as_owner}{follows_only})",
+         WITH (create_slot = false, slot_name = '{name}', enabled = false, disable_on_error = true, streaming = on, two_phase = false{as_owner}{follows_only})",
         quoted_literal(connection)
     )
 }

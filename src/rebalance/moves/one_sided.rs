@@ -23,10 +23,11 @@ pub(super) async fn look(driver: &Driver, the_move: &Move, term: Term) -> Result
         }
         MoveState::Switched => reverse::look_without_source(driver, the_move, term).await,
         MoveState::Aborting => {
-            for direction in [Direction::Forward, Direction::Back] {
-                if let Some(mut publisher) = open(driver, the_move, term, direction).await? {
-                    replication::unpublish(&mut publisher, &direction.name(the_move.id)).await?;
-                }
+            if let Some(mut source) = open(driver, the_move, term, Direction::Forward).await? {
+                replication::end_copy(&mut source, the_move).await?;
+            }
+            if let Some(mut target) = open(driver, the_move, term, Direction::Back).await? {
+                replication::unpublish(&mut target, &Direction::Back.name(the_move.id)).await?;
             }
             Ok(())
         }

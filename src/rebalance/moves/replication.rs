@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+use super::copy_slots;
 use super::direction::Direction;
 use super::moving::Moving;
 use super::objects;
@@ -27,8 +28,17 @@ pub(super) async fn end_all(moving: &mut Moving) -> Result<(), Stop> {
 pub(super) async fn end(moving: &mut Moving, direction: Direction) -> Result<(), Stop> {
     let name = direction.name(moving.the_move.id);
     end_subscription(moving, direction, &name).await?;
-    unpublish(moving.publisher(direction), &name).await?;
-    Ok(())
+    match direction {
+        Direction::Forward => end_copy(&mut moving.source, &moving.the_move).await,
+        Direction::Back => unpublish(&mut moving.target, &name).await,
+    }
+}
+
+/// All that the source has of the copy. The target is not asked: it may be gone.
+pub(super) async fn end_copy(source: &mut Site, the_move: &Move) -> Result<(), Stop> {
+    unpublish(source, &Direction::Forward.name(the_move.id)).await?;
+    // Without the slot of the whole nobody begins to copy a table.
+    copy_slots::end(source, &copy_slots::known(the_move)).await
 }
 
 /// Slot and publication, of which nobody reads any more.
@@ -55,28 +65,16 @@ async fn end_subscription(moving: &mut Moving, direction: Direction, name: &str)
         }
         sleep(POLL_INTERVAL).await;
     }
-    end_copy_slots(moving, direction, &here).await?;
+    // These go first, while the subscription's number can be read.
+    if let Some(subscriber) = copy_slots::subscriber(moving.subscriber(direction), name).await? {
+        copy_slots::end(moving.publisher(direction), &[subscriber]).await?;
+    }
     let drop = format!("ALTER SUBSCRIPTION {name} SET (slot_name = NONE); DROP SUBSCRIPTION {name}");
     moving.subscriber(direction).act(&drop).await?;
     Ok(())
 }
 
-/// A table that is being copied has a slot of its own, which outlives its connection. It bears the subscription's number: so these go
-/// first, while that number can be read.
-async fn end_copy_slots(moving: &mut Moving, direction: Direction, here: &str) -> Result<(), Stop> {
-    let prefix = format!("SELECT 'pg_' || oid || '_sync_' FROM pg_subscription WHERE {here}");
-    let prefix: String = moving.subscriber(direction).value(&prefix).await?;
-    let suffix: String = moving.subscriber(direction).value(&format!("SELECT {SYSTEM_IDENTIFIER}")).await?;
-    let ours = format!("starts_with(slot_name, '{prefix}') AND slot_name LIKE '%\\_{suffix}'");
-    let publisher = moving.publisher(direction);
-    let slots = publisher.rows::<(String,)>(&format!("SELECT slot_name::text FROM pg_replication_slots WHERE {ours}")).await?;
-    for (slot,) in slots {
-        end_slot(publisher, &slot).await?;
-    }
-    Ok(())
-}
-
-async fn end_slot(publisher: &mut Site, name: &str) -> Result<(), Stop> {
+pub(super) async fn end_slot(publisher: &mut Site, name: &str) -> Result<(), Stop> {
     let exists = format!("SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = '{name}')");
     // A connection that is half open may keep it for long.
     let terminate = format!(

@@ -32,9 +32,19 @@ pub(super) fn is_ready(the_move: &Move) -> bool {
     the_move.remembers("reverse_prepared") && !the_move.remembers("reverse_lost")
 }
 
+/// It was made, and the source does not follow yet, as far as is known.
+pub(super) fn is_to_begin(the_move: &Move) -> bool {
+    is_ready(the_move) && !the_move.remembers(RUNS)
+}
+
 /// The source follows the target.
 pub(super) fn runs(the_move: &Move) -> bool {
-    is_ready(the_move) && the_move.remembers("reverse_began") && !the_move.remembers("reverse_ended")
+    is_ready(the_move) && the_move.remembers(RUNS) && !the_move.remembers("reverse_ended")
+}
+
+/// The source follows the target, or may: it was about to be made to.
+pub(super) fn has_begun(the_move: &Move) -> bool {
+    the_move.remembers(BEGAN)
 }
 
 /// While nobody reads the slot: keeps it from keeping WAL, or gives it up. Runs beside the states before the cut-over; `quiet` is
@@ -124,8 +134,10 @@ pub(super) fn advance_to_flushed(id: MoveId) -> String {
     )
 }
 
-/// After the switch and the end of forward replication.
+/// After the switch and the end of forward replication. That it begins the map knows before the source has anything of it: from then on
+/// the source may have what the target acknowledged later.
 pub(super) async fn begin(moving: &mut Moving) -> Result<(), Stop> {
+    moving.remember(BEGAN, json!(true)).await?;
     let id = moving.the_move.id;
     let name = Direction::Back.name(id);
     let here = format!("s.subname = '{name}' AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())");
@@ -148,7 +160,8 @@ pub(super) async fn begin(moving: &mut Moving) -> Result<(), Stop> {
     );
     moving.source.act(&origin).await?;
     moving.source.act(&format!("ALTER SUBSCRIPTION {name} ENABLE")).await?;
-    Ok(())
+    moving.reach("reverse_enabled").await;
+    moving.remember(RUNS, json!(true)).await
 }
 
 /// Looks after one that runs. Where it has stopped for good it is taken away, and the reason remembered.
@@ -183,4 +196,7 @@ pub(super) async fn lose(moving: &mut Moving, reason: &str) -> Result<(), Stop> 
     replication::end(moving, Direction::Back).await
 }
 
+/// In the journal.
+const BEGAN: &str = "reverse_began";
+const RUNS: &str = "reverse_runs";
 const ADVANCE_INTERVAL: Duration = Duration::from_secs(3);

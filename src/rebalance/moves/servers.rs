@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::direction::Direction;
 use super::moving::Moving;
 use super::stop::Stop;
-use super::{marker, objects};
+use super::{marker, objects, reverse};
 use crate::shardmap::{MoveServers, PrimaryServer};
 
 const SERVERS: &str = "servers";
@@ -90,7 +90,7 @@ async fn has_receipt(
     (before, now): (Option<PrimaryServer>, Option<PrimaryServer>),
 ) -> Result<bool, Stop> {
     let is_successor = before.zip(now).is_some_and(|(before, now)| now.is_successor_of(before));
-    let has_followed = direction == Direction::Forward && moving.the_move.remembers("reverse_began");
+    let has_followed = direction == Direction::Forward && reverse::has_begun(&moving.the_move);
     let number = moving.the_move.journal.get(receipt(direction)).and_then(Value::as_i64);
     let Some(number) = number.filter(|_| is_successor && !has_followed) else { return Ok(false) };
     let found = objects::has_marker(moving.the_move.id, number);

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use super::liveness::{Backend, unless_lost};
 use crate::backend::catalog_reader::{self, Known, WhenHeld};
 use crate::backend::identity::{self, Expected};
+use crate::backend::two_primaries;
 use crate::catalog::Catalog;
 use crate::config::ShardUrl;
 use crate::net::{AttemptError, Attempts};
@@ -86,7 +87,9 @@ impl Site {
             }
             None
         };
-        match timeout(patience, Box::pin(trying)).await {
+        let (opened, two) = tokio::join!(timeout(patience, Box::pin(trying)), refuse_two_primaries(shard));
+        two?;
+        match opened {
             Ok(Some(site)) => Ok(Some(site)),
             Ok(None) => Err(failure),
             Err(_) => Ok(None),
@@ -312,6 +315,23 @@ impl Site {
     }
 }
 
+/// What is done on one of two primaries the other one lacks. A server that does not answer at once is none.
+pub(super) async fn refuse_two_primaries(shard: &Shard) -> Result<(), SiteError> {
+    if shard.identity.is_none() {
+        return Ok(());
+    }
+    match Box::pin(two_primaries(shard, OTHERS_ANSWER_WITHIN)).await {
+        None => Ok(()),
+        Some((one, other)) => {
+            let reason = format!(
+                "two servers are primaries of the same timeline at once, {one} and {other}, and none is used: stop the one that was not meant \
+                 to be, and take it out of the url"
+            );
+            Err(SiteError::Busy { shard: shard.name.clone(), reason })
+        }
+    }
+}
+
 /// Locks that are held, deadlocks, too many connections, servers that stop and start, objects in use.
 fn is_passing(code: &str) -> bool {
     matches!(code, "55P03" | "40P01" | "40001" | "55006" | "25006" | "57014") || matches!(code.get(..2), Some("57" | "53" | "08"))
@@ -336,6 +356,7 @@ pub(super) const INCARNATION: &str = "pg_catalog.concat(pg_catalog.pg_postmaster
 const OTHER_PROMOTED: &str = "another server was promoted";
 /// Of `shardgate.prove_term`.
 const TERM_PASSED: &str = "SG003";
+const OTHERS_ANSWER_WITHIN: Duration = Duration::from_secs(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Of locks behind which the application's statements would queue.

@@ -159,7 +159,7 @@ impl Stage {
         }
     }
 
-    async fn until_state(&self, wanted: &str) {
+    pub(super) async fn until_state(&self, wanted: &str) {
         let map = self.cluster.connect_map().await;
         let deadline = Instant::now() + ENDED_WITHIN;
         let last = "SELECT state FROM shardgate_map.move ORDER BY move_id DESC LIMIT 1";
@@ -199,7 +199,7 @@ impl Stage {
         }
     }
 
-    async fn ask(&self, what: &str) {
+    pub(super) async fn ask(&self, what: &str) {
         let map = self.cluster.connect_map().await;
         map.execute("UPDATE shardgate_map.move SET asked = $1", &[&what]).await.expect("asked");
     }

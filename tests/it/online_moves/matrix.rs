@@ -238,6 +238,7 @@ impl Play {
                     self.stage.disarm(point);
                 }
                 self.ended(cell).await;
+                self.trusts_no_receipt(cell).await;
             }
         }
         drop(driver.kill().await);
@@ -258,6 +259,16 @@ impl Play {
     async fn ended(&self, cell: &Cell) {
         let state = self.stage.ended().await;
         assert!(cell.ends().contains(&state.as_str()), "{}: it is {state}", cell.name());
+    }
+
+    /// A map that has forgotten a switch cannot say whether the receipt that it knows is of that one.
+    async fn trusts_no_receipt(&self, Cell(_, fault, way, point): &Cell) {
+        let is_decided = matches!((way, *point), (Way::There, "target_opened" | "online"));
+        if is_decided && matches!(fault, Fault::Forgets | Fault::ForgetsMore) {
+            let map = self.stage.cluster.connect_map().await;
+            let last = "SELECT coalesce(journal ->> 'receipt', 'none') FROM shardgate_map.move ORDER BY move_id DESC LIMIT 1";
+            assert_eq!(map.query_one(last, &[]).await.expect("the move").get::<_, String>(0), "none", "{point}");
+        }
     }
 
     /// One of two proxies. A write of it is not committed, where the move goes on without it.

@@ -2,10 +2,11 @@
 //! whole cluster, each is given once, whoever draws, and RETURNING, currval and lastval say which.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use super::inserters::Inserters;
 use super::stage::{Stage, succeed};
-use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
+use crate::support::{Cluster, Proxy, ProxyOptions, WireClient, connect};
 
 fn options() -> ProxyOptions {
     ProxyOptions { settings: vec![("cross_shard.sequence_block", "10".to_owned())], ..ProxyOptions::default() }
@@ -39,6 +40,35 @@ async fn rows_are_numbered_once_over_all_shards_and_proxies() {
     schema_changes_keep_numbers_apart(&mut one).await;
     a_table_made_anew_begins_anew(&mut one, &mut two).await;
     stage.assert_log_is_clean();
+}
+
+/// Recovery keeps its own for a while: a transaction may have prepared something there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_that_has_left_the_map_keeps_no_connection_for_numbers() {
+    let stage = Stage::start(1, options()).await;
+    let mut client = stage.client().await;
+    succeed(&mut client, "CREATE TABLE orders (id serial, tenant int); SELECT shardgate.distribute_table('orders', 'tenant')")
+        .await;
+    stage.cluster.create_database("spare").await;
+    let url = stage.cluster.url_on_shard(0, "spare");
+    succeed(&mut client, &format!("SELECT shardgate.add_shard('spare', '{url}')")).await;
+    let direct = connect(&url).await;
+    let until = async |wanted: i64| {
+        let open =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'shardgate recovery'";
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let count: i64 = direct.query_one(open, &[]).await.expect("connections").get(0);
+            if count == wanted {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{count} connections, not {wanted}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    until(2).await;
+    succeed(&mut client, "SELECT shardgate.drop_shard('spare')").await;
+    until(1).await;
 }
 
 /// Column `id` of every row that RETURNING gave.

@@ -12,6 +12,7 @@ use crate::support::{Cluster, Proxy, ProxyOptions, Standby, WireClient, connect}
 
 /// From the promotion to the next statement that succeeds.
 const SERVICE_AGAIN: Duration = Duration::from_secs(5);
+const MOVE_LOOKS_WITHIN: Duration = Duration::from_secs(60);
 
 /// All servers, as libpq writes them.
 fn url_of(servers: &[&Server], database: &str) -> String {
@@ -120,9 +121,38 @@ async fn two_primaries(stage: &Stage, second: &Proxy) {
         !is_well && said.contains("shard \"shard1\": 127.0.0.1:") && said.contains("are primaries of the same timeline at once"),
         "{said}"
     );
+    no_move_uses_either(stage).await;
     standby.stop_primary();
     until_served(&[stage.proxy.address(), second.address()], &update, Instant::now()).await;
     assert!(stage.proxy.admin("/metrics").expect("metrics").1.contains("shardgate_shard_split{shard=\"shard1\"} 0"));
+}
+
+/// Nor does doctor.
+async fn no_move_uses_either(stage: &Stage) {
+    let mut admin = stage.client().await;
+    let partition = "SELECT p.partition_id FROM shardgate.partitions p JOIN shardgate.tables t USING (colocation_group) \
+                     WHERE t.table_name = 'accounts' AND p.shard = 'shard1' LIMIT 1";
+    let partition = admin.value(partition).await;
+    let id = admin.value(&format!("SELECT shardgate.move_partition({partition}, 'shard0')")).await;
+    let since = Instant::now();
+    let refused = "shard \"shard1\": two servers are primaries of the same timeline at once, ";
+    loop {
+        let error = admin.value(&format!("SELECT coalesce(max(error), '') FROM shardgate.moves WHERE move_id = {id}")).await;
+        if error.starts_with(refused) {
+            break;
+        }
+        assert!(since.elapsed() < MOVE_LOOKS_WITHIN, "the move says: {error}");
+    }
+    let run = |arguments: &[&str]| {
+        let map = stage.cluster.map_url();
+        let command = env!("CARGO_BIN_EXE_shard-rebalance");
+        std::process::Command::new(command).args(arguments).args(["--map", &map]).output().expect("it runs")
+    };
+    let doctor = run(&["doctor"]);
+    let said = String::from_utf8_lossy(&doctor.stdout).into_owned() + &String::from_utf8_lossy(&doctor.stderr);
+    assert!(!doctor.status.success() && said.contains("two servers are primaries of the same timeline at once"), "{said}");
+    let aborted = run(&["abort", &id]);
+    assert!(aborted.status.success(), "{}", String::from_utf8_lossy(&aborted.stderr));
 }
 
 /// Whatever failed has a key of that shard.

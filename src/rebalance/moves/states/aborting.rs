@@ -2,6 +2,8 @@
 //!
 //! After a rollback statements that were planned before it may still read the target's rows, so they are waited for.
 
+use serde_json::json;
+
 use super::super::deletion;
 use super::super::direction::Direction;
 use super::super::moving::Moving;
@@ -10,9 +12,31 @@ use super::super::stop::Stop;
 use super::super::{covering_views, gates, objects, replication, servers, terms};
 use super::cleaning_up::{forget, no_older_statement};
 use super::{cutting_over, switched};
-use crate::shardmap::MoveState;
+use crate::shardmap::{Move, MoveState};
 
-pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(), Stop> {
+/// Why it is aborted. What comes in its way later is no reason.
+pub(in super::super) fn to_remember(reason: &str) -> serde_json::Value {
+    json!({ REASON: reason })
+}
+
+fn reason(the_move: &Move) -> String {
+    if the_move.is_rollback {
+        return "rolled back".to_owned();
+    }
+    let remembered = the_move.journal.get(REASON).and_then(serde_json::Value::as_str);
+    remembered.or(the_move.error.as_deref()).unwrap_or("aborted").to_owned()
+}
+
+/// What is in the way of a move, shown behind the reason for which it is aborted.
+pub(in super::super) fn told(the_move: &Move, trouble: String) -> String {
+    let reason = the_move.journal.get(REASON).and_then(serde_json::Value::as_str);
+    match reason.filter(|_| the_move.state == MoveState::Aborting) {
+        Some(reason) => format!("{reason}; the abort goes on when this is over: {trouble}"),
+        None => trouble,
+    }
+}
+
+pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     let (id, group) = (moving.the_move.id, moving.group_id());
     let patience = Patience::if_held(&moving.the_move);
     // It may have come no further than its announcement.
@@ -48,11 +72,14 @@ pub(in super::super) async fn run(moving: &mut Moving, reason: &str) -> Result<(
     servers::confirm_primaries(moving).await?;
     Box::pin(covering_views::remove(moving)).await?;
     gates::remove(moving).await?;
-    moving.store.end_move(&moving.actor, (id, moving.term), MoveState::Aborted, Some(reason)).await?;
+    moving.store.end_move(&moving.actor, (id, moving.term), MoveState::Aborted, Some(&reason(&moving.the_move))).await?;
     moving.the_move.state = MoveState::Aborted;
     forget(moving).await;
     Ok(())
 }
+
+/// In the journal.
+const REASON: &str = "abort_reason";
 
 /// After a rollback the target may have rows that its owner lacks.
 async fn confirm_owner(moving: &mut Moving) -> Result<(), Stop> {

@@ -10,6 +10,7 @@ use serde_json::json;
 use sqlx::FromRow;
 use tokio::time::{Instant, sleep};
 
+use super::super::copy_slots;
 use super::super::direction::Direction;
 use super::super::moved_table::{bytes_sql, members_sql};
 use super::super::moving::Moving;
@@ -30,6 +31,9 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
         let connection = moving.connection(Direction::Forward);
         let subscription = objects::subscription(id, Direction::Forward, connection, moving.target.version);
         moving.target.act(&subscription).await?;
+    }
+    if copy_slots::remember(moving).await? {
+        moving.target.act(&format!("ALTER SUBSCRIPTION {name} ENABLE")).await?;
     }
     moving.reach("subscribed").await;
     let mut rows = BTreeMap::new();

@@ -29,6 +29,7 @@ use crate::shardmap::{CutOver, Epoch, Move, MoveState, Term};
 
 pub(in super::super) async fn run(moving: &mut Moving, direction: Direction, estimate: &Estimate) -> Result<(), Stop> {
     let budget = Duration::from_millis(moving.the_move.options.max_pause_ms);
+    moving.none_is_split().await?;
     let before = Box::pin(Before::read(moving, direction)).await?;
     let mut map = moving.store.rehearsed_cut_over(&moving.actor, (moving.the_move.id, moving.term), moving.servers()).await?;
     let mut pause = Pause::begin();
@@ -84,7 +85,8 @@ pub(in super::super) async fn release(driver: &Driver, (the_move, term): (&Move,
 pub(in super::super) async fn recover(moving: &mut Moving, reason: &str) -> Result<(), Stop> {
     let (id, direction) = (moving.the_move.id, Direction::of(&moving.the_move));
     if has_switched(moving, direction).await? {
-        // The map has forgotten it: it has failed over to a server that had not heard of the switch.
+        // The map has forgotten it: it has failed over to a server that had not heard of the switch, and may know an earlier receipt.
+        servers::forget_receipt(moving, direction).await?;
         let incarnation = moving.store.epoch().await?.incarnation;
         let mut map = moving.cut_over().await?;
         return switch(moving, direction, &mut map, Epoch { incarnation, counter: 0 }).await;

@@ -50,13 +50,11 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
         reverse::lose(moving, &reason).await?;
     }
     let ends = moving.the_move.is_due || matches!(moving.the_move.asked, Some(Asked::Finish | Asked::FinishUnverified));
-    if reverse::is_ready(&moving.the_move) && !moving.the_move.remembers("reverse_began") && !ends {
+    if reverse::is_to_begin(&moving.the_move) && !ends {
         reverse::limit(moving).await?;
     }
-    if reverse::is_ready(&moving.the_move) && !moving.the_move.remembers("reverse_began") && !ends {
+    if reverse::is_to_begin(&moving.the_move) && !ends {
         reverse::begin(moving).await?;
-        moving.reach("reverse_enabled").await;
-        moving.remember("reverse_began", json!(true)).await?;
     }
     if reverse::runs(&moving.the_move) {
         reverse::look(moving).await?;
