@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use pg_raw_parse::{Node, nodes};
+use pg_raw_parse::nodes;
 
 use super::bind::Reader;
 use super::placement::{Combined, CombinedBy};
