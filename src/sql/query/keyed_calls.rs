@@ -167,31 +167,31 @@ mod tests {
     #[test]
     fn a_body_whose_rows_are_of_the_key_is_told_from_others() {
         for (language, body) in [
-            ("sql", "SELECT v FROM t WHERE k = key"),
-            ("sql", "SELECT v FROM t WHERE t.k = $1 AND v > 'a'"),
-            ("sql", "UPDATE t SET v = 'x' WHERE k = key; SELECT count(*) FROM t WHERE k = $1"),
-            ("plpgsql", "DECLARE n int; BEGIN SELECT count(*) INTO n FROM t x WHERE x.k = key; RETURN n; END"),
-            ("plpgsql", "BEGIN INSERT INTO t (k, v) VALUES (key, 'x'); RETURN 1; END"),
-            ("plpgsql", "BEGIN IF other > 3 THEN DELETE FROM t WHERE k = key; END IF; RETURN key + other; END"),
+            ("sql", "SELECT name FROM u WHERE k = key"),
+            ("sql", "SELECT name FROM u WHERE u.k = $1 AND name > 'a'"),
+            ("sql", "UPDATE u SET name = 'x' WHERE k = key; SELECT count(*) FROM u WHERE k = $1"),
+            ("plpgsql", "DECLARE n int; BEGIN SELECT count(*) INTO n FROM u x WHERE x.k = key; RETURN n; END"),
+            ("plpgsql", "BEGIN INSERT INTO u (k, name) VALUES (key, 'x'); RETURN 1; END"),
+            ("plpgsql", "BEGIN IF other > 3 THEN DELETE FROM u WHERE k = key; END IF; RETURN key + other; END"),
         ] {
             assert!(is_proven(language, body), "{body}");
         }
         for (language, body) in [
-            ("sql", "SELECT v FROM t WHERE k = key + 0"),
-            ("sql", "SELECT v FROM t WHERE k <> key"),
-            ("sql", "SELECT v FROM t WHERE k = other OR k = key"),
-            ("sql", "SELECT v FROM t WHERE k = key; DELETE FROM t WHERE v = 'x'"),
-            ("sql", "SELECT x.n FROM t, (SELECT 5 AS key) x WHERE t.k = key"),
-            ("sql", "SELECT v FROM t, generate_series(1, 2) key WHERE t.k = key"),
-            ("sql", "SELECT v FROM t WHERE t.k = (SELECT max(key) FROM t)"),
-            ("plpgsql", "BEGIN key := other; RETURN (SELECT count(*) FROM t WHERE k = key); END"),
-            ("plpgsql", "BEGIN SELECT other INTO key; RETURN (SELECT count(*) FROM t WHERE k = key); END"),
-            ("plpgsql", "DECLARE key int8 := 9; BEGIN RETURN (SELECT count(*) FROM t WHERE k = key); END"),
-            ("plpgsql", "BEGIN FOR key IN 1 .. 9 LOOP DELETE FROM t WHERE k = key; END LOOP; RETURN 1; END"),
-            ("plpgsql", "BEGIN UPDATE t SET k = other WHERE k = key; RETURN 1; END"),
-            ("plpgsql", "#variable_conflict use_column\nBEGIN DELETE FROM t WHERE k = key; RETURN 1; END"),
-            ("plpgsql", "BEGIN EXECUTE 'DELETE FROM t WHERE k = $1' USING key; RETURN 1; END"),
-            ("plpgsql", "BEGIN DELETE FROM t WHERE k = key; DELETE FROM u WHERE k = other; RETURN 1; END"),
+            ("sql", "SELECT name FROM u WHERE k = key + 0"),
+            ("sql", "SELECT name FROM u WHERE k <> key"),
+            ("sql", "SELECT name FROM u WHERE k = other OR k = key"),
+            ("sql", "SELECT name FROM u WHERE k = key; DELETE FROM u WHERE name = 'x'"),
+            ("sql", "SELECT x.n FROM u, (SELECT 5 AS key) x WHERE u.k = key"),
+            ("sql", "SELECT name FROM u, generate_series(1, 2) key WHERE u.k = key"),
+            ("sql", "SELECT name FROM u WHERE u.k = (SELECT max(key) FROM u)"),
+            ("plpgsql", "BEGIN key := other; RETURN (SELECT count(*) FROM u WHERE k = key); END"),
+            ("plpgsql", "BEGIN SELECT other INTO key; RETURN (SELECT count(*) FROM u WHERE k = key); END"),
+            ("plpgsql", "DECLARE key int8 := 9; BEGIN RETURN (SELECT count(*) FROM u WHERE k = key); END"),
+            ("plpgsql", "BEGIN FOR key IN 1 .. 9 LOOP DELETE FROM u WHERE k = key; END LOOP; RETURN 1; END"),
+            ("plpgsql", "BEGIN UPDATE u SET k = other WHERE k = key; RETURN 1; END"),
+            ("plpgsql", "#variable_conflict use_column\nBEGIN DELETE FROM u WHERE k = key; RETURN 1; END"),
+            ("plpgsql", "BEGIN EXECUTE 'DELETE FROM u WHERE k = $1' USING key; RETURN 1; END"),
+            ("plpgsql", "BEGIN DELETE FROM u WHERE k = key; DELETE FROM u WHERE k = other; RETURN 1; END"),
         ] {
             assert!(!is_proven(language, body), "{body}");
         }

@@ -275,12 +275,16 @@ SELECT v_either(1, 2);
 SELECT v_beside_home(1);
 -- What one item of a list stands for is many columns, and what a name means is not what it looks like.
 SELECT count(*) FROM (SELECT (w).*, k AS y FROM w) q(a, z) WHERE q.z = 3;
+--! refused
 SELECT count(*) FROM (SELECT (w).*, k AS y FROM w) q(a, z) JOIN t ON q.z = t.k;
 SELECT z, count(*) FROM (SELECT (w).*, k AS y FROM w) q(a, z) GROUP BY z ORDER BY z;
 SELECT (ROW(1, m)::two).*, k AS q FROM t ORDER BY q DESC LIMIT 2;
+--! refused
 SELECT (w).*, 1 FROM w ORDER BY -k, n LIMIT 5;
 SELECT (ROW(k % 3, m)::two).*, count(*) FROM t GROUP BY 1, 2 ORDER BY 1, 2;
+--! refused
 INSERT INTO w (n, k, m) VALUES ((ROW(1, 55)::two).*, 3);
+--! refused
 INSERT INTO w (n, k, m) VALUES ((ROW(1, 55)::two).*, 3), ((ROW(1, 56)::two).*, 3);
 INSERT INTO w (n, k, m) SELECT (ROW(1, 57)::two).*, 3;
 SELECT count(*) FROM w WHERE k BETWEEN 55 AND 57;
