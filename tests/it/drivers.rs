@@ -29,10 +29,11 @@ const PROGRAMS: &[(&str, &[(&str, &str)])] = &[
     ("Pgjdbc.java", &[("", "pgjdbc, of Debian's packages")]),
     ("Flyway.java", &[("", "the SQL of Flyway, by pgjdbc")]),
     ("Liquibase.java", &[("", "the SQL of Liquibase, by pgjdbc")]),
+    ("ruby_pg.rb", &[("", "ruby-pg, of Debian's packages")]),
     ("active_record.rb", &[("", "ActiveRecord, of Debian's packages")]),
 ];
 /// These run on plain PostgreSQL too.
-const COMPARED: &[&str] = &["prisma.mjs", "Pgjdbc.java", "Flyway.java", "Liquibase.java", "active_record.rb"];
+const COMPARED: &[&str] = &["prisma.mjs", "Pgjdbc.java", "Flyway.java", "Liquibase.java", "ruby_pg.rb", "active_record.rb"];
 /// What the programs call to distribute tables, on a plain PostgreSQL.
 const STAND_INS: &str = "CREATE SCHEMA shardgate;
     CREATE FUNCTION shardgate.distribute_table(text, text) RETURNS void LANGUAGE sql AS '';
