@@ -157,7 +157,7 @@ async fn run(command: Vec<String>, url: &str) -> Result<Vec<String>, String> {
 /// On a plain PostgreSQL, then through the proxy. Lines that begin with `=` are answers.
 async fn compare(cluster: &Cluster, command: Vec<String>, url: &str) -> Result<Vec<String>, String> {
     let direct = cluster.connect_shard(0).await;
-    direct.batch_execute("DROP DATABASE IF EXISTS plain").await.expect("drop a database");
+    direct.batch_execute("DROP DATABASE IF EXISTS plain WITH (FORCE)").await.expect("drop a database");
     cluster.create_database("plain").await;
     let plain = cluster.url_on_shard(0, "plain");
     crate::support::connect(&plain).await.batch_execute(STAND_INS).await.expect("stand-ins");

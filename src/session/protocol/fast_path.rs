@@ -9,7 +9,7 @@
 use bytes::{BufMut, BytesMut};
 
 use super::diversion::{Diverted, frames_of};
-use crate::catalog::quote::{hex, quoted_literal};
+use crate::catalog::{hex, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::session::Failure;
 use crate::wire::{DecodeError, FRAME_HEADER_BYTES, Reader, data_row_columns, shard_tag};
