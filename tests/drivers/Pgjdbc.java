@@ -500,9 +500,9 @@ final class Pgjdbc {
         }
         list("cross", data.getCrossReference(null, null, "jdbc_rows", null, null, "jdbc_parts"));
         list("column privileges", data.getColumnPrivileges(null, "public", "jdbc_parts", "%"));
-        list("types", data.getUDTs(null, "public", "%", null));
-        list("functions", data.getFunctions(null, "public", "%"));
-        list("procedures", data.getProcedures(null, "public", "%"));
+        list("types", data.getUDTs(null, "public", "jdbc%", null));
+        list("functions", data.getFunctions(null, "public", "jdbc%"));
+        list("procedures", data.getProcedures(null, "public", "jdbc%"));
         Common.told("types of PostgreSQL", Common.rows(data.getTypeInfo()).stream().filter(row -> row.matches("_?(int.*|jsonb|mood|numeric|text|time(stamp)?(tz)?)\\|.*")).sorted()
             .collect(Collectors.toList()));
         try (PreparedStatement get = connection.prepareStatement("SELECT r.*, k.at, count(*) OVER () AS c, 1 + ? AS one FROM jdbc_rows r "
@@ -524,7 +524,8 @@ final class Pgjdbc {
     /** Without the numbers of objects, which differ between servers. */
     static void list(String what, ResultSet found) throws SQLException {
         for (String row : Common.rows(found)) {
-            if (!row.contains("shardgate") && !row.contains("jdbc_keys|id|") && !row.contains("pg_temp") && !row.contains("pg_toast")) {
+            // The schema drizzle is another program's.
+            if (!row.contains("shardgate") && !row.startsWith("drizzle|") && !row.contains("jdbc_keys|id|") && !row.contains("pg_temp") && !row.contains("pg_toast")) {
                 // Nor how many rows were counted when.
                 Common.told(what, row.replaceAll("_\\d{5,}", "_N").replaceAll("\\|A\\|\\d+\\|\\d+\\|", "|A|"));
             }

@@ -157,12 +157,12 @@ async fn run(command: Vec<String>, url: &str) -> Result<Vec<String>, String> {
 /// On a plain PostgreSQL, then through the proxy. Lines that begin with `=` are answers.
 async fn compare(cluster: &Cluster, command: Vec<String>, url: &str) -> Result<Vec<String>, String> {
     let direct = cluster.connect_shard(0).await;
-    direct.batch_execute("DROP DATABASE IF EXISTS plain WITH (FORCE)").await.expect("drop a database");
-    cluster.create_database("plain").await;
-    let plain = cluster.url_on_shard(0, "plain");
+    direct.batch_execute("DROP DATABASE IF EXISTS app WITH (FORCE)").await.expect("drop a database");
+    cluster.create_database("app").await;
+    let plain = cluster.url_on_shard(0, "app");
     crate::support::connect(&plain).await.batch_execute(STAND_INS).await.expect("stand-ins");
     let port = cluster.shard_server(0).port();
-    let alone = run(command.clone(), &format!("postgresql://postgres:none@127.0.0.1:{port}/plain?sslmode=disable")).await;
+    let alone = run(command.clone(), &format!("postgresql://postgres:none@127.0.0.1:{port}/app?sslmode=disable")).await;
     let (expected, found) = (alone.map_err(|told| format!("on a plain PostgreSQL:\n{told}"))?, run(command, url).await?);
     let other = expected.iter().zip(&found).find(|(expected, found)| expected != found);
     match other {
