@@ -21,6 +21,7 @@ impl SqlState {
     pub const INVALID_PARAMETER_VALUE: Self = Self(*b"22023");
     pub const SEQUENCE_LIMIT_EXCEEDED: Self = Self(*b"2200H");
     pub const INVALID_TEXT_REPRESENTATION: Self = Self(*b"22P02");
+    pub const INVALID_BINARY_REPRESENTATION: Self = Self(*b"22P03");
     pub const CHARACTER_NOT_IN_REPERTOIRE: Self = Self(*b"22021");
     pub const CARDINALITY_VIOLATION: Self = Self(*b"21000");
     pub const BAD_COPY_FILE_FORMAT: Self = Self(*b"22P04");

@@ -385,16 +385,7 @@ impl Session {
             // As everything after an error, until Sync.
             client_tag::FUNCTION_CALL if self.batch.has_failed => Ok(()),
             client_tag::TERMINATE => Err(SessionEnd::Terminated),
-            client_tag::FUNCTION_CALL => {
-                let error = PgError::unsupported(
-                    "function calls by the fast-path protocol are not supported",
-                    "Their arguments do not say which shard they are for.",
-                    "Call the function in a SELECT.",
-                );
-                // It ends the pipeline that it comes in, after the answers to what came before.
-                self.fail_batch(error.into()).await?;
-                self.on_sync().await
-            }
+            client_tag::FUNCTION_CALL => Box::pin(self.function_call(&body)).await,
             tag => {
                 Err(SessionEnd::Fatal(PgError::fatal(SqlState::PROTOCOL_VIOLATION, format!("invalid frontend message type {tag}"))))
             }

@@ -1,7 +1,7 @@
 //! Drivers and frameworks as applications use them: each program of `tests/drivers` over three shards, by TLS and with a password.
 //!
-//! The programs say what worked, line by line, and fail where an answer is not PostgreSQL's. What they tried is a table in the
-//! documentation, which is made by this test.
+//! The programs say what worked, line by line, and fail where an answer is not PostgreSQL's. Some run on one plain PostgreSQL first, and
+//! print the same there. What they tried is a table in the documentation, which is made by this test.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor, Row};
+use tempfile::TempDir;
 
 use crate::support::{Certificates, Cluster, Proxy, ProxyOptions, ProxyUser};
 
-/// A program of `tests/drivers`; packages, and what they are called.
+/// A program of `tests/drivers`; packages, and what they are called. Without a version: the system's package, or none.
 const PROGRAMS: &[(&str, &[(&str, &str)])] = &[
     ("psycopg3.py", &[("psycopg", "psycopg")]),
     ("psycopg2_.py", &[("psycopg2-binary", "psycopg2")]),
@@ -24,11 +25,25 @@ const PROGRAMS: &[(&str, &[(&str, &str)])] = &[
     ("postgres.mjs", &[("postgres", "postgres.js")]),
     ("knex.mjs", &[("knex", "Knex")]),
     ("drizzle.mjs", &[("drizzle-orm", "Drizzle")]),
+    ("prisma.mjs", &[("", "the SQL of Prisma, by node-postgres")]),
+    ("Pgjdbc.java", &[("", "pgjdbc, of Debian's packages")]),
+    ("Flyway.java", &[("", "the SQL of Flyway, by pgjdbc")]),
+    ("Liquibase.java", &[("", "the SQL of Liquibase, by pgjdbc")]),
+    ("ruby_pg.rb", &[("", "ruby-pg, of Debian's packages")]),
+    ("active_record.rb", &[("", "ActiveRecord, of Debian's packages")]),
 ];
+/// These run on plain PostgreSQL too.
+const COMPARED: &[&str] = &["prisma.mjs", "Pgjdbc.java", "Flyway.java", "Liquibase.java", "ruby_pg.rb", "active_record.rb"];
+/// What the programs call to distribute tables, on a plain PostgreSQL.
+const STAND_INS: &str = "CREATE SCHEMA shardgate;
+    CREATE FUNCTION shardgate.distribute_table(text, text) RETURNS void LANGUAGE sql AS '';
+    CREATE FUNCTION shardgate.distribute_tables(jsonb) RETURNS void LANGUAGE sql AS '';
+    CREATE FUNCTION shardgate.reference_table(text) RETURNS void LANGUAGE sql AS ''";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn drivers_and_frameworks_work_over_several_shards() {
     let Some(packages) = packages() else { return };
+    let java = compiled();
     let cluster = Cluster::start(3).await;
     let certificates = Certificates::new();
     let files = certificates.issue("proxy", "localhost");
@@ -52,8 +67,19 @@ async fn drivers_and_frameworks_work_over_several_shards() {
     let mut failed = String::new();
     // One after the other: each is what two cores have to do.
     for (program, packages_of) in PROGRAMS {
-        match run(&packages, program, &url).await {
-            Ok(worked) => table.push_str(&format!("| {} | {} |\n", versions(packages_of), worked.join(", "))),
+        let name = versions(packages_of);
+        let Some(command) = command(&packages, java.as_ref(), program) else {
+            assert!(std::env::var_os("SHARDGATE_REFUSE_SKIPS").is_none(), "{program}: its packages are not there");
+            println!("skipped: {program}: its packages are not there");
+            table.push_str(&listed_row(&name));
+            continue;
+        };
+        let ran = match COMPARED.contains(program) {
+            true => compare(&cluster, command, &url).await,
+            false => run(command, &url).await,
+        };
+        match ran {
+            Ok(worked) => table.push_str(&format!("| {name} | {} |\n", worked.join(", "))),
             Err(told) => failed.push_str(&format!("{program}:\n{told}\n")),
         }
     }
@@ -66,7 +92,11 @@ async fn drivers_and_frameworks_work_over_several_shards() {
 
 const USER: &str = "ada";
 const PASSWORD: &str = "an0therSecret";
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Debian's packages ruby-activerecord and ruby-pg are for this one.
+const RUBY: &str = "/usr/bin/ruby";
+/// Debian's package libpostgresql-jdbc-java.
+const PGJDBC: &str = "/usr/share/java/postgresql.jar";
 
 /// Where the packages are; `None`: this machine has no Python or Node.js, which is a failure where skips are refused.
 fn packages() -> Option<PathBuf> {
@@ -79,26 +109,66 @@ fn packages() -> Option<PathBuf> {
     None
 }
 
-async fn run(packages: &Path, program: &str, url: &str) -> Result<Vec<String>, String> {
-    let mut command = match program.ends_with(".py") {
-        true => {
-            let mut command = tokio::process::Command::new("python3");
-            command.arg(root().join("tests/drivers").join(program)).env("PYTHONPATH", packages.join("python"));
-            command.env("PYTHONDONTWRITEBYTECODE", "1");
-            command
+/// The programs for Java, compiled; `None`: this machine has no compiler or no driver.
+fn compiled() -> Option<TempDir> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let listed = std::fs::read_dir(root().join("tests/drivers")).expect("the programs");
+    let programs =
+        listed.map(|entry| entry.expect("a program").path()).filter(|path| path.extension().is_some_and(|end| end == "java"));
+    let mut javac = Command::new("javac");
+    javac.args(["-cp", PGJDBC, "-d"]).arg(directory.path()).args(programs);
+    let compiled = Path::new(PGJDBC).exists().then(|| javac.output().ok()).flatten()?;
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    Some(directory)
+}
+
+/// What runs a program; `None`: this machine lacks what it needs.
+fn command(packages: &Path, java: Option<&TempDir>, program: &str) -> Option<Vec<String>> {
+    let source = root().join("tests/drivers").join(program);
+    let (name, kind) = program.rsplit_once('.').expect("its kind");
+    let words = match kind {
+        "py" => vec!["python3".to_owned(), source.display().to_string()],
+        "mjs" => vec!["node".to_owned(), packages.join("node").join(program).display().to_string()],
+        "java" => {
+            let classes = format!("{}:{PGJDBC}", java?.path().display());
+            vec!["java".to_owned(), "-XX:TieredStopAtLevel=1".to_owned(), "-cp".to_owned(), classes, name.to_owned()]
         }
-        false => {
-            let mut command = tokio::process::Command::new("node");
-            command.arg(packages.join("node").join(program));
-            command
+        _ => {
+            let needs = ["-rlogger", "-ractive_record", "-rpg", "-e", ""];
+            let is_there = Command::new(RUBY).args(needs).output().is_ok_and(|output| output.status.success());
+            is_there.then(|| vec![RUBY.to_owned(), source.display().to_string()])?
         }
     };
-    let running = command.env("DRIVERS_URL", url).kill_on_drop(true).output();
+    let python = format!("PYTHONPATH={}", packages.join("python").display());
+    Some([vec!["env".to_owned(), python, "PYTHONDONTWRITEBYTECODE=1".to_owned()], words].concat())
+}
+
+async fn run(command: Vec<String>, url: &str) -> Result<Vec<String>, String> {
+    let mut running = tokio::process::Command::new(&command[0]);
+    let running = running.args(&command[1..]).env("DRIVERS_URL", url).kill_on_drop(true).output();
     let output = tokio::time::timeout(PATIENCE, running).await.map_err(|_| "it does not end".to_owned())?.expect("run it");
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     match output.status.success() {
         true => Ok(told.lines().map(str::to_owned).collect()),
         false => Err(format!("{told}{}", String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+/// On a plain PostgreSQL, then through the proxy. Lines that begin with `=` are answers.
+async fn compare(cluster: &Cluster, command: Vec<String>, url: &str) -> Result<Vec<String>, String> {
+    let direct = cluster.connect_shard(0).await;
+    direct.batch_execute("DROP DATABASE IF EXISTS app WITH (FORCE)").await.expect("drop a database");
+    cluster.create_database("app").await;
+    let plain = cluster.url_on_shard(0, "app");
+    crate::support::connect(&plain).await.batch_execute(STAND_INS).await.expect("stand-ins");
+    let port = cluster.shard_server(0).port();
+    let alone = run(command.clone(), &format!("postgresql://postgres:none@127.0.0.1:{port}/app?sslmode=disable")).await;
+    let (expected, found) = (alone.map_err(|told| format!("on a plain PostgreSQL:\n{told}"))?, run(command, url).await?);
+    let other = expected.iter().zip(&found).find(|(expected, found)| expected != found);
+    match other {
+        Some((expected, found)) => Err(format!("{found}\nPostgreSQL answers\n{expected}\n")),
+        None if expected.len() != found.len() => Err(format!("{} lines of {}", found.len(), expected.len())),
+        None => Ok(found.into_iter().filter(|line| !line.starts_with('=')).collect()),
     }
 }
 
@@ -144,8 +214,18 @@ async fn by_sqlx(url: &str) -> Result<Vec<&'static str>, sqlx::Error> {
 
 fn versions(packages: &[(&str, &str)]) -> String {
     let pinned = pinned();
-    let versions = packages.iter().map(|(package, shown)| format!("{shown} {}", pinned[*package]));
+    let versions = packages.iter().map(|(package, shown)| match package.is_empty() {
+        true => (*shown).to_owned(),
+        false => format!("{shown} {}", pinned[*package]),
+    });
     versions.collect::<Vec<_>>().join(", ")
+}
+
+/// As the documentation has it.
+fn listed_row(name: &str) -> String {
+    let page = std::fs::read_to_string(root().join("docs/sql-support.md")).expect("the page");
+    let row = page.lines().find(|line| line.starts_with(&format!("| {name} |")));
+    row.map(|row| format!("{row}\n")).unwrap_or_default()
 }
 
 fn pinned() -> BTreeMap<String, String> {

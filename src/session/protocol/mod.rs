@@ -7,6 +7,7 @@ pub(super) mod describe;
 pub(super) mod diversion;
 pub(super) mod drain;
 pub(super) mod extended;
+pub(super) mod fast_path;
 pub(super) mod foreign_oids;
 pub(super) mod greet;
 pub(super) mod named;

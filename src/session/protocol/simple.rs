@@ -8,6 +8,7 @@
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
+use super::fast_path::Call;
 use super::panicked::RunningStatement;
 use crate::backend::{Reply, ShardText};
 use crate::error::{PgError, SqlState};
@@ -55,6 +56,29 @@ impl Session {
             self.close_cursor(b"").await?;
         }
         self.end_cycle(!is_right).await
+    }
+
+    /// A FunctionCall message. Like a Query, it ends the pipeline that it comes in.
+    pub(in crate::session) async fn function_call(&mut self, body: &[u8]) -> Result<(), SessionEnd> {
+        let call = match Call::read(body) {
+            Ok(call) => call,
+            Err(failure) => {
+                // After the answers to what came before.
+                self.fail_batch(failure).await?;
+                return self.on_sync().await;
+            }
+        };
+        if self.batch.is_open && !Box::pin(self.join_pipeline()).await? {
+            return Ok(());
+        }
+        let kept = self.divert();
+        let run = self.query(Bytes::from([call.text.as_bytes(), b"\0"].concat())).await;
+        let diverted = self.end_diversion(kept);
+        if let Err(error) = call.answer(diverted, &mut self.client.output) {
+            self.fail(error);
+            originate::ready(&mut self.client.output, self.transaction.ready_status());
+        }
+        run
     }
 
     /// What came before is answered first. False: there was an error, after which all is skipped until Sync.

@@ -1,5 +1,6 @@
 //! Messages in orders that few drivers send: both protocols without a Sync between them, where a Query is part of what came before it
-//! and ends it; answers that are due when something fails; portals that are run again. Each case is held against one PostgreSQL.
+//! and ends it; answers that are due when something fails; portals that are run again; function calls. Each case is held against one
+//! PostgreSQL.
 
 use super::Stage;
 use crate::support::{ProxyOptions, WireClient};
@@ -131,6 +132,83 @@ async fn a_query_ends_the_pipeline_before_it_as_in_one_postgresql() {
         assert_eq!(told[1], told[0], "{name}");
     }
     stage.assert_log_is_clean();
+}
+
+/// As libpq and pgjdbc read and write large objects: messages that name a function by its number. In a transaction that also reads and writes
+/// several shards, in a pipeline, in both formats, and with errors.
+#[tokio::test]
+async fn large_objects_are_read_and_written_by_function_calls() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    stage.create_plain().await;
+    let mut told = Vec::new();
+    for client in [&mut stage.plain_client().await, &mut stage.client().await] {
+        let mut answers = Vec::new();
+        for message in LARGE_OBJECT_CALLS {
+            match message {
+                Sent::Query(text) => drop(client.query(&stage.fill_in(text))),
+                Sent::Pipelined(text) => drop(client.unnamed(&stage.fill_in(text), &[])),
+                Sent::Call(function, format, arguments) => drop(client.put(b'F', &function_call(*function, *format, arguments))),
+            }
+            if !matches!(message, Sent::Pipelined(_)) {
+                let all = client.answers().await;
+                let shown = all.iter().filter(|message| message.tag != b'S');
+                answers.push(
+                    shown
+                        .map(|message| if message.tag == b'V' { format!("{:?}", message.body) } else { message.describe() })
+                        .collect::<Vec<_>>(),
+                );
+            }
+        }
+        told.push(answers);
+    }
+    assert_eq!(told[1], told[0]);
+    assert_eq!(told[0].iter().flatten().filter(|answer| answer.contains("E(")).count(), 3, "{:?}", told[0]);
+    stage.assert_log_is_clean();
+}
+
+enum Sent {
+    Query(&'static str),
+    /// Without a Sync.
+    Pipelined(&'static str),
+    /// The function, the format of everything, and the arguments.
+    Call(u32, i16, &'static [&'static [u8]]),
+}
+
+const LARGE_OBJECT_CALLS: &[Sent] = &[
+    Sent::Query("BEGIN"),
+    Sent::Query("UPDATE accounts SET balance = balance + 1"),
+    Sent::Call(715, 1, &[&[0, 1, 0, 7]]),                // lo_create
+    Sent::Call(952, 1, &[&[0, 1, 0, 7], &[0, 6, 0, 0]]), // lo_open
+    Sent::Call(955, 1, &[&[0, 0, 0, 0], b"\0'x\xff\\"]), // lowrite
+    Sent::Query("SELECT count(*) FROM accounts"),
+    Sent::Call(956, 1, &[&[0, 0, 0, 0], &[0, 0, 0, 1], &[0, 0, 0, 0]]), // lo_lseek
+    Sent::Call(954, 1, &[&[0, 0, 0, 0], &[0, 0, 1, 0]]),                // loread
+    Sent::Call(954, 1, &[&[0, 0, 0, 0], &[0, 0, 1, 0]]),
+    Sent::Call(956, 0, &[b"0", b"0", b"0"]),
+    Sent::Call(954, 0, &[b"0", b"3"]),
+    Sent::Call(3171, 0, &[b"0"]),                                     // lo_tell64
+    Sent::Call(3172, 1, &[&[0, 0, 0, 0], &[0, 0, 0, 0, 0, 0, 0, 2]]), // lo_truncate64
+    Sent::Query("SAVEPOINT s"),
+    Sent::Call(952, 0, &[b"4000000000", b"262144"]),
+    Sent::Call(953, 0, &[b"0"]),
+    Sent::Query("ROLLBACK TO s"),
+    Sent::Call(953, 1, &[&[0, 0, 0, 0]]), // lo_close
+    Sent::Query("COMMIT"),
+    Sent::Query("SELECT lo_get(65543)"),
+    Sent::Pipelined("UPDATE accounts SET balance = balance + 1 WHERE id = {a}"),
+    Sent::Call(964, 1, &[&[0, 1, 0, 7]]), // lo_unlink
+    Sent::Call(964, 1, &[&[0, 1, 0, 7]]),
+];
+
+fn function_call(function: u32, format: i16, arguments: &[&[u8]]) -> Vec<u8> {
+    let mut body = [&function.to_be_bytes()[..], &1_i16.to_be_bytes(), &format.to_be_bytes()].concat();
+    body.extend(u16::try_from(arguments.len()).expect("few").to_be_bytes());
+    for argument in arguments {
+        body.extend(u32::try_from(argument.len()).expect("short").to_be_bytes());
+        body.extend_from_slice(argument);
+    }
+    body.extend(format.to_be_bytes());
+    body
 }
 
 async fn case_ends_with_the_query(stage: &Stage, client: &mut WireClient) {
