@@ -16,6 +16,7 @@ mod cut_off;
 mod databases;
 mod ddl;
 mod ddl_races;
+mod declared_bodies;
 mod defaults;
 mod departures;
 mod explain;
