@@ -15,6 +15,7 @@ mod cursors;
 mod cut_off;
 mod databases;
 mod ddl;
+mod ddl_limits;
 mod ddl_races;
 mod declared_bodies;
 mod defaults;
