@@ -39,6 +39,11 @@ impl ObjectName {
         self.parent.clone().unwrap_or_else(|| self.as_parent())
     }
 
+    /// An index that is there for speed alone, defined like this.
+    pub fn is_plain_index(&self, definition: Option<&str>) -> bool {
+        self.kind == "index" && !definition.is_some_and(|definition| definition.starts_with("CREATE UNIQUE "))
+    }
+
     pub fn is_extension(&self) -> bool {
         self.kind == EXTENSION
     }

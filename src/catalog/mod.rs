@@ -13,6 +13,7 @@ mod conversions;
 mod definitions;
 mod dependents;
 mod effects;
+mod fingerprints;
 mod numbering;
 mod printed_views;
 mod quote;
@@ -327,6 +328,10 @@ pub struct Function {
     pub search_path: Option<Vec<String>>,
     /// Custom settings of its SET clauses, in lower case: a call leaves their names on the connection.
     pub custom_settings: Vec<String>,
+    /// Its SET clauses, `name=value`.
+    pub settings: Vec<String>,
+    /// Of a BEGIN ATOMIC body as it is stored, where tables do not stand by their names.
+    pub tree_digest: Option<String>,
 }
 
 impl Function {

@@ -5,7 +5,8 @@
 //! must not reach tables whose rows are elsewhere, nor change the key after it was routed.
 
 use crate::catalog::{
-    Access, BodyReader, Catalog, Closure, ObjectName, Oid, References, Relation, Trigger, Unique, quoted_identifier, quoted_name,
+    Access, BodyReader, Catalog, Closure, Function, ObjectName, Oid, References, Relation, Trigger, Unique, quoted_identifier,
+    quoted_name,
 };
 use crate::shard_key::KeyColumn;
 use crate::shardmap::{DeclaredFunction, GroupId, MapSnapshot, Table, TableKind};
@@ -133,7 +134,7 @@ impl Candidate<'_> {
     fn trigger(&self, trigger: &Trigger) -> Option<Obstacle> {
         let function = self.catalog.functions.get(&trigger.function);
         let function_name = function.map_or_else(|| "?".to_owned(), |function| format!("{}.{}", function.schema, function.name));
-        if function.is_some_and(|function| self.declared(&function.schema, &function.name).is_some()) {
+        if function.is_some_and(|function| self.declared(function).is_some()) {
             return None;
         }
         let changes_key = trigger.is_before && trigger.is_row && (trigger.fires_on.insert || trigger.fires_on.update);
@@ -164,8 +165,9 @@ impl Candidate<'_> {
         })
     }
 
-    fn declared(&self, schema: &str, name: &str) -> Option<&DeclaredFunction> {
-        self.map.functions.get(&(schema.to_owned(), name.to_owned())).map(AsRef::as_ref)
+    fn declared(&self, function: &Function) -> Option<&DeclaredFunction> {
+        let declared = self.map.functions.get(&(function.schema.clone(), function.name.clone()))?;
+        declared.is_of(|| self.catalog.fingerprint(function)).then_some(declared)
     }
 
     fn hidden_references(&self, member: &Relation) -> Vec<Obstacle> {
@@ -178,10 +180,8 @@ impl Candidate<'_> {
                         .to_owned(),
                 });
             }
-            let declared = part
-                .function
-                .and_then(|oid| self.catalog.functions.get(&oid))
-                .and_then(|function| self.declared(&function.schema, &function.name));
+            let declared =
+                part.function.and_then(|oid| self.catalog.functions.get(&oid)).and_then(|function| self.declared(function));
             match (declared, &part.closure) {
                 (Some(declared), _) => found.extend(self.declared_problem(&part.name, declared)),
                 (None, Closure::Unknown(why)) => found.push(Obstacle {

@@ -35,6 +35,7 @@ pub(super) async fn declare(control: &Control, caller: &Caller, arguments: &Argu
     let declared = DeclaredFunction {
         reads: tables(arguments.texts("reads")?)?,
         writes: tables(arguments.texts("writes")?)?,
+        declared_as: Some(catalog.fingerprints(&schema, &name)),
         schema,
         name,
         key_argument,

@@ -438,13 +438,14 @@ impl Store {
     pub async fn declare_function(&self, actor: &str, function: &DeclaredFunction) -> Result<(), StoreError> {
         // An argument's number that is no int4 is refused there as zero is.
         let key_argument = function.key_argument.map(|argument| i32::try_from(argument).unwrap_or(0));
-        let query = sqlx::query("SELECT shardgate_map.declare_function($1, $2, $3, $4, $5, $6)")
+        let query = sqlx::query("SELECT shardgate_map.declare_function($1, $2, $3, $4, $5, $6, $7)")
             .bind(actor)
             .bind(&function.schema)
             .bind(&function.name)
             .bind(Json(tables_to_stored(&function.reads)))
             .bind(Json(tables_to_stored(&function.writes)))
-            .bind(key_argument);
+            .bind(key_argument)
+            .bind(function.declared_as.as_ref().map(Json));
         self.change(query).await.map(drop)
     }
 

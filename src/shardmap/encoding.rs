@@ -156,14 +156,16 @@ pub(super) fn tables_to_stored(tables: &[(String, String)]) -> Value {
 
 /// The row of a declared function.
 pub(super) fn declared_function(
-    schema: String,
-    name: String,
+    (schema, name): (String, String),
     reads: Value,
     writes: Value,
     key_argument: Option<i32>,
+    declared_as: Option<Value>,
 ) -> Result<DeclaredFunction, StoreError> {
     let tables = |stored: Value| serde_json::from_value(stored).map_err(|_| unreadable("list of tables of function", &name));
+    let fingerprints = |stored: Value| serde_json::from_value(stored).map_err(|_| unreadable("fingerprints of function", &name));
     Ok(DeclaredFunction {
+        declared_as: declared_as.map(fingerprints).transpose()?,
         reads: tables(reads)?,
         writes: tables(writes)?,
         key_argument: key_argument.and_then(|argument| usize::try_from(argument).ok()),

@@ -393,7 +393,8 @@ fn renamed(row: &PgRow, change: SchemaChangeId) -> Result<Renamed, StoreError> {
 fn function(row: &PgRow) -> Result<DeclaredFunction, StoreError> {
     let reads: Json<serde_json::Value> = read(row, 2)?;
     let writes: Json<serde_json::Value> = read(row, 3)?;
-    declared_function(read(row, 0)?, read(row, 1)?, reads.0, writes.0, read(row, 4)?)
+    let declared_as: Option<Json<serde_json::Value>> = read(row, 5)?;
+    declared_function((read(row, 0)?, read(row, 1)?), reads.0, writes.0, read(row, 4)?, declared_as.map(|stored| stored.0))
 }
 
 fn strategy(name: &str) -> Result<Strategy, StoreError> {
@@ -427,7 +428,7 @@ const PARTITIONS: &str = "SELECT partition_id, group_id, strategy, shard_id, sta
                           FROM shardgate_map.partition WHERE epoch > $1";
 const TABLES: &str = "SELECT schema_name, table_name, group_id, key, renamed_in, home_oid, key_names
                       FROM shardgate_map.declared_table WHERE epoch > $1";
-const FUNCTIONS: &str = "SELECT schema_name, function_name, reads, writes, key_argument
+const FUNCTIONS: &str = "SELECT schema_name, function_name, reads, writes, key_argument, declared_as
                          FROM shardgate_map.declared_function WHERE epoch > $1";
 const SEQUENCES: &str = "SELECT schema_name, sequence_name, increment, generation,
                          least((maximum::numeric - minimum) / abs(increment::numeric), 9223372036854775807)::bigint

@@ -218,6 +218,15 @@ pub struct DeclaredFunction {
     pub writes: Vec<(String, String)>,
     /// 1-based argument that is the shard key.
     pub key_argument: Option<usize>,
+    /// Fingerprints of the functions that it was said of; `None`: of whatever has the name.
+    pub declared_as: Option<Vec<String>>,
+}
+
+impl DeclaredFunction {
+    /// Was it said of the function with this fingerprint?
+    pub fn is_of(&self, fingerprint: impl FnOnce() -> String) -> bool {
+        self.declared_as.as_ref().is_none_or(|known| known.contains(&fingerprint()))
+    }
 }
 
 /// A sequence of the whole cluster: its numbers are given away in blocks.

@@ -28,6 +28,8 @@ pub struct Notes {
     pub hidden_keyed: Vec<Oid>,
     /// The call of `declare_function` that would say that these are rows of one key.
     pub declaration: Option<String>,
+    /// The call that has declared a function of this name before it became what it is.
+    pub declared_before: Option<String>,
     /// It may touch any table: why.
     pub touches_anything: Option<String>,
     /// The same, if it reads sharded tables at all.

@@ -293,11 +293,14 @@ fn anything(reader: &mut Reader<'_>, parts: &mut Vec<Part>, reason: String) -> O
         parts.push(Part::Home);
         return None;
     }
-    let refusal = PgError::unsupported(
-        "the statement calls something whose tables are not known",
-        with_full_stop(&reason),
-        "Declare what it touches with shardgate.declare_function(), or restrict the call to tables of the home shard.",
-    );
+    let hint = match &reader.notes.declared_before {
+        Some(declaration) => {
+            format!("It is not the function that was declared. If that is true of what it is now, say so again: {declaration}")
+        }
+        None => "Declare what it touches with shardgate.declare_function(), or restrict the call to tables of the home shard."
+            .to_owned(),
+    };
+    let refusal = PgError::unsupported("the statement calls something whose tables are not known", with_full_stop(&reason), hint);
     let has_reference_tables = map.tables.values().any(|table| table.kind == TableKind::Reference);
     if reader.notes.effect() == Effect::Write && has_reference_tables && map.shards.len() > 1 {
         return Some(Scope::Refused(refusal));

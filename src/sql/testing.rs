@@ -83,6 +83,8 @@ impl Fixture {
             types: Vec::new(),
             search_path: None,
             custom_settings: Vec::new(),
+            settings: Vec::new(),
+            tree_digest: None,
         };
         self.catalog.functions.insert(oid, function);
         self.catalog.function_names.entry(name.to_owned()).or_default().push(oid);

@@ -72,6 +72,8 @@ struct FunctionRow {
     is_extension_member: bool,
     search_path: Option<String>,
     custom_settings: Vec<String>,
+    settings: Vec<String>,
+    tree_digest: Option<String>,
     relations: Vec<i64>,
     functions: Vec<i64>,
     types: Vec<i64>,
@@ -100,6 +102,8 @@ SELECT p.oid::int8 AS oid, n.nspname::text AS schema, p.proname::text AS name,
            AS search_path,
        ARRAY(SELECT lower(split_part(setting, '=', 1)) FROM unnest(p.proconfig) setting
              WHERE split_part(setting, '=', 1) LIKE '%.%' ORDER BY 1) AS custom_settings,
+       coalesce(p.proconfig, '{}') AS settings,
+       encode(sha256(convert_to(p.prosqlbody::text, 'UTF8')), 'hex') AS tree_digest,
        ARRAY(SELECT DISTINCT d.refobjid::int8 FROM pg_depend d
              WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_class'::regclass ORDER BY 1) AS relations,
        ARRAY(SELECT DISTINCT d.refobjid::int8 FROM pg_depend d
@@ -169,6 +173,8 @@ fn add_functions(
                 types: oids(&row.types)?,
                 search_path: row.search_path.as_deref().and_then(own_search_path),
                 custom_settings: row.custom_settings,
+                settings: row.settings,
+                tree_digest: row.tree_digest,
             },
         );
     }

@@ -72,6 +72,8 @@ fn function(oid: Oid, name: &str, language: &str, body: &str) -> Function {
         types: Vec::new(),
         search_path: None,
         custom_settings: Vec::new(),
+        settings: Vec::new(),
+        tree_digest: None,
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::schema_reader;
-use crate::catalog::{Catalog, Definitions, Held};
+use crate::catalog::{Catalog, Definitions, Held, ObjectName};
 use crate::error::PgError;
 use crate::session::gateway::Gateway;
 use crate::session::protocol::describe::error_frame;
@@ -58,7 +58,7 @@ impl Gateway {
             match read {
                 Ok(catalog) if catalog.held != Held::Nothing => tracing::debug!(shard = shard.name, "a part of its schema is held"),
                 Ok(catalog) => {
-                    add_differences(&mut found, &tables, &home, &shard.name, &catalog);
+                    add_differences((&mut found, &mut besides), &tables, &home, &shard.name, &catalog);
                     add_others(&mut besides, &tables, &home, &shard.name, &catalog);
                 }
                 Err(error) => tracing::debug!(shard = shard.name, %error, "a shard's schema is not known"),
@@ -96,7 +96,14 @@ fn own((table, what): (&(String, String), &String)) -> ((String, String), String
     (table.clone(), what.clone())
 }
 
-fn add_differences(found: &mut Drift, tables: &[Arc<Table>], home: &Catalog, shard: &str, catalog: &Catalog) {
+/// Indexes that are not unique change no answer: what differs of them is kept beside.
+fn add_differences(
+    (found, besides): (&mut Drift, &mut BTreeSet<(String, String)>),
+    tables: &[Arc<Table>],
+    home: &Catalog,
+    shard: &str,
+    catalog: &Catalog,
+) {
     for table in tables {
         let name = (table.schema.clone(), table.name.clone());
         let Some(relation) = home.relation_names.get(&name).and_then(|oid| home.relations.get(oid)) else { continue };
@@ -104,7 +111,11 @@ fn add_differences(found: &mut Drift, tables: &[Arc<Table>], home: &Catalog, sha
             Some(relation) => catalog.definitions_of_family(relation),
             None => Definitions::default(),
         };
-        let differences = home.definitions_of_family(relation).differences(&there);
+        let here = home.definitions_of_family(relation);
+        let is_slower = |object: &ObjectName| [&here, &there].iter().all(|of| object.is_plain_index(of.get(object)));
+        let (slower, differing): (Vec<_>, Vec<_>) = here.differing(&there).into_iter().partition(|(object, _)| is_slower(object));
+        besides.extend(slower.into_iter().map(|(_, difference)| (shard.to_owned(), difference)));
+        let differences: Vec<String> = differing.into_iter().map(|(_, difference)| difference).collect();
         if !differences.is_empty() && !found.contains_key(&name) {
             let list = differences.iter().take(DIFFERENCES_MAX).cloned().collect::<Vec<_>>().join(";\n");
             found.insert(name, format!("Here: the home shard, there: shard \"{shard}\".\n{list}."));

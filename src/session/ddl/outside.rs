@@ -14,6 +14,7 @@ use crate::session::{Failure, Session};
 use crate::shardmap::Shard;
 use crate::sql::ddl::own_database::databases;
 use crate::sql::ddl::resumable::{Resumable, Thing, resumable, waits_for_transactions};
+use crate::sql::ddl::same_index::is_same_index;
 
 /// What it is about, on one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ enum Found {
     Missing,
     Invalid,
     Valid,
+    /// Another one has its name.
+    Other,
 }
 
 /// What is to be done on one shard.
@@ -41,7 +44,7 @@ impl Session {
                 self.check_not_its_own(thing)?;
                 let mut found = Vec::with_capacity(shards.len());
                 for shard in shards {
-                    found.push(self.find(shard, thing).await?);
+                    found.push(self.find(shard, thing, text).await?);
                 }
                 steps(&found, thing.is_drop)
             }
@@ -61,7 +64,7 @@ impl Session {
                     Ok(())
                 }
                 Step::Run => self.run_quietly(shard, text, done.is_empty()).await,
-                Step::DropFirst => match self.drop_remains(shard, thing.as_ref()).await {
+                Step::DropFirst => match self.drop_remains(shard, thing.as_ref(), text).await {
                     Ok(()) => self.run_quietly(shard, text, done.is_empty()).await,
                     Err(failure) => Err(failure),
                 },
@@ -93,18 +96,32 @@ impl Session {
         .with_hint("Bring that shard back; SELECT * FROM shardgate.transactions shows them."))
     }
 
-    async fn find(&mut self, shard: &Arc<Shard>, thing: &Resumable) -> Result<Found, Failure> {
+    async fn find(&mut self, shard: &Arc<Shard>, thing: &Resumable, text: &str) -> Result<Found, Failure> {
         let rows = self.ask_shard(shard, &Own::Catalog.text(&thing.state_query())).await?;
-        let is_valid = rows.first().and_then(|row| row.first()).and_then(Option::as_deref);
-        Ok(match is_valid {
-            None => Found::Missing,
-            Some(b"t") => Found::Valid,
-            Some(_) => Found::Invalid,
-        })
+        let Some(row) = rows.first() else { return Ok(Found::Missing) };
+        let column = |place: usize| row.get(place).and_then(Option::as_deref);
+        let is_valid = column(0) == Some(b"t");
+        let printed = column(2).and_then(|printed| std::str::from_utf8(printed).ok());
+        match printed {
+            // PostgreSQL says which index cannot be dropped.
+            Some(_) if thing.is_drop => {}
+            Some(printed) if !is_same_index(text, printed) => return Ok(Found::Other),
+            Some(_) if !is_valid && column(1) == Some(b"t") => {
+                let error = PgError::new(SqlState::OBJECT_IN_USE, "this index is being created by another session");
+                let error = error.with_detail(format!("It is on shard \"{}\".", shard.name));
+                return Err(error.with_hint("Repeat the statement when the other one has ended.").into());
+            }
+            Some(_) | None => {}
+        }
+        Ok(if is_valid { Found::Valid } else { Found::Invalid })
     }
 
-    async fn drop_remains(&mut self, shard: &Arc<Shard>, thing: Option<&Resumable>) -> Result<(), Failure> {
+    async fn drop_remains(&mut self, shard: &Arc<Shard>, thing: Option<&Resumable>, text: &str) -> Result<(), Failure> {
         let Some(thing) = thing else { return Ok(()) };
+        // Somebody else may have finished it since.
+        if self.find(shard, thing, text).await? != Found::Invalid {
+            return Ok(());
+        }
         self.tell(&format!("an invalid {} of an earlier attempt is dropped on shard \"{}\"", thing.kind(), shard.name));
         self.ask_shard(shard, &Stored::SchemaChange.text(&thing.removal())).await.map(drop)
     }
@@ -153,12 +170,13 @@ impl Session {
 /// Where every shard is alike the statement runs everywhere: PostgreSQL says itself that the index is there, or is not.
 fn steps(found: &[Found], is_drop: bool) -> Vec<Step> {
     let is_done = |found: &Found| if is_drop { *found == Found::Missing } else { *found == Found::Valid };
-    let is_nothing_left = found.iter().all(is_done);
+    // PostgreSQL refuses it on the first shard where another one has the name.
+    let is_nothing_left = found.iter().all(is_done) || found.contains(&Found::Other);
     let step = |found: &Found| match found {
         _ if is_nothing_left => Step::Run,
         found if is_done(found) => Step::Skip,
         Found::Invalid if !is_drop => Step::DropFirst,
-        Found::Missing | Found::Invalid | Found::Valid => Step::Run,
+        Found::Missing | Found::Invalid | Found::Valid | Found::Other => Step::Run,
     };
     found.iter().map(step).collect()
 }

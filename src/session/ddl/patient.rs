@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::{Own, Stored};
-use crate::error::{PgError, SqlState};
 use crate::session::transaction::replay::hidden_statement;
 use crate::session::{Failure, Session};
 use crate::shardmap::Shard;
@@ -66,6 +65,7 @@ impl Session {
     }
 
     async fn in_pieces(&mut self, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), (Failure, usize)> {
+        let patience = self.patience();
         for attempt in 1..=ATTEMPTS {
             let (before, flushes) = (self.client.output.len(), self.client.flushes);
             self.transaction.end_pause();
@@ -81,10 +81,7 @@ impl Session {
             tracing::debug!(attempt, "a schema change lets others pass");
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}
-                () = self.cancel.cancelled() => {
-                    let error = PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request");
-                    return Err((error.into(), 0));
-                }
+                failure = patience.ends(&self.cancel) => return Err((failure, 0)),
             }
         }
         Ok(())
@@ -165,6 +162,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::{PgError, SqlState};
     use crate::wire::originate;
     use bytes::BytesMut;
 

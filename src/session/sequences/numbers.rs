@@ -23,7 +23,9 @@ use crate::session::writes::staged::Asked;
 use crate::session::writes::write::WritingKind;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shard_key::oid::{INT2, INT4};
+use crate::shardmap::TableKind;
 use crate::sql::analysis::{Analysis, Numbers, SessionCall};
+use crate::sql::parse::lexer;
 use crate::sql::rewrite::drawing::{self, Drawing, Number};
 use crate::wire::{self, shard_tag};
 
@@ -156,7 +158,7 @@ impl Session {
     pub(in crate::session) async fn draw(&mut self, alone: &str) -> Result<Option<Numbered>, Failure> {
         let drawing = self.drawing(alone).await?;
         Box::pin(self.may_draw(&drawing, alone, &Asked::Text { rows: None })).await?;
-        let Some(numbers) = Box::pin(self.numbers_of(&drawing)).await? else { return Ok(None) };
+        let Some(numbers) = Box::pin(self.numbers_of(&drawing, alone)).await? else { return Ok(None) };
         let written = numbers.iter().map(ToString::to_string).collect();
         Ok(Some(Numbered { own: alone.to_owned(), drawing, written }))
     }
@@ -228,7 +230,7 @@ impl Session {
         let description = self.describe(statement).await?;
         let asked = Asked::Bound { bind: &bind, description: &description };
         Box::pin(self.may_draw(&prepared.drawing, statement.text(), &asked)).await?;
-        let Some(numbers) = Box::pin(self.numbers_of(&prepared.drawing)).await? else { return Ok(None) };
+        let Some(numbers) = Box::pin(self.numbers_of(&prepared.drawing, statement.text())).await? else { return Ok(None) };
         self.check_range(&prepared.statement, bind.parameter_count, &numbers).await?;
         let texts: Vec<String> = numbers.iter().map(ToString::to_string).collect();
         Ok(Some((prepared.statement, with_more_parameters(&bind, &texts)?)))
@@ -294,7 +296,7 @@ impl Session {
 
     /// The numbers in their order. `None`: the statement runs as it is: `lastval` of the home shard's connection, or no number
     /// can be drawn now and the shards have some of their own.
-    async fn numbers_of(&mut self, drawing: &Drawing) -> Result<Option<Vec<i64>>, Failure> {
+    async fn numbers_of(&mut self, drawing: &Drawing, text: &str) -> Result<Option<Vec<i64>>, Failure> {
         let mut wanted: Vec<(&SequenceName, usize)> = Vec::new();
         // What is set on the way is drawn from then, one after the other.
         let set: HashSet<&SequenceName> = drawing
@@ -322,6 +324,9 @@ impl Session {
         for (sequence, count) in wanted {
             match self.draw_numbers(sequence, count).await {
                 Ok(numbers) => drawn.push((sequence, numbers.into_iter())),
+                Err(error) if error.code == SqlState::CANNOT_CONNECT_NOW && !self.shards_can_number(drawing, text) => {
+                    return Err(PgError { code: SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, ..error }.into());
+                }
                 Err(error) if error.code == SqlState::CANNOT_CONNECT_NOW && self.transaction.restarts.is_empty() => {
                     tracing::debug!(%error, "numbers are left to the shard");
                     self.note_numbers(Numbers::Unseen);
@@ -355,6 +360,26 @@ impl Session {
             });
         }
         Ok(Some(numbers))
+    }
+
+    /// What a shard holds are numbers for the defaults of its rows: none of `nextval`, nor of a key, by which the shard is found.
+    fn shards_can_number(&self, drawing: &Drawing, text: &str) -> bool {
+        let calls_nextval = lexer::tokens(text).any(|token| {
+            let word = text.get(token.start..token.end).unwrap_or_default();
+            word.trim_matches('"').eq_ignore_ascii_case("nextval")
+        });
+        let is_of_key = |sequence: &SequenceName| {
+            self.context.map.tables.values().any(|table| {
+                let relation = self.context.catalog.resolve(Some(&table.schema), &table.name, &[]);
+                let draws = |column: &str| relation.and_then(|of| of.column(column)?.cluster_sequence()).as_ref() == Some(sequence);
+                matches!(&table.kind, TableKind::Sharded { key, .. } if key.iter().any(|key| draws(&key.column)))
+            })
+        };
+        let mut drawn = drawing.numbers().filter_map(|number| match number {
+            Number::Next(sequence) | Number::Identity(sequence) => Some(sequence),
+            Number::Set { .. } | Number::Current(_) | Number::Last | Number::Unique => None,
+        });
+        !calls_nextval && !drawn.any(is_of_key)
     }
 
     /// Waits for the map no longer than the client does.

@@ -7,6 +7,7 @@ pub mod own_database;
 pub mod redefined;
 pub mod resumable;
 pub mod role_password;
+pub mod same_index;
 pub(super) mod schema_guard;
 pub(super) mod truncate;
 

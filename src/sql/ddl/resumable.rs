@@ -30,16 +30,21 @@ impl Resumable {
         }
     }
 
-    /// A query for one boolean: what is there is whole. No row: it is not there.
+    /// A query for two booleans, what is there is whole, and somebody is at work on it, and for its definition. No row: it is not there.
     pub fn state_query(&self) -> String {
         match &self.thing {
             Thing::Index(name) => format!(
-                "SELECT i.indisvalid FROM pg_catalog.pg_index i WHERE i.indexrelid = pg_catalog.to_regclass({})",
+                "SELECT i.indisvalid, EXISTS (SELECT FROM pg_catalog.pg_stat_progress_create_index p \
+                 WHERE p.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() AND p.index_relid OPERATOR(pg_catalog.=) i.indexrelid), \
+                 pg_catalog.pg_get_indexdef(i.indexrelid) FROM pg_catalog.pg_index i WHERE i.indexrelid = pg_catalog.to_regclass({})",
                 quoted_literal(name)
             ),
             // A DROP DATABASE that was cut short leaves a limit of -2 connections.
             Thing::Database { name, .. } => {
-                format!("SELECT d.datconnlimit <> -2 FROM pg_catalog.pg_database d WHERE d.datname = {}", quoted_literal(name))
+                format!(
+                    "SELECT d.datconnlimit <> -2, false, NULL FROM pg_catalog.pg_database d WHERE d.datname = {}",
+                    quoted_literal(name)
+                )
             }
         }
     }

@@ -9,6 +9,7 @@ mod altered;
 mod filled;
 mod numbered;
 mod numbers;
+mod own_schema;
 
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
@@ -29,6 +30,7 @@ pub use numbered::{NumberedColumns, numbered_columns};
 /// Refuses what would leave the shard map or the shards wrong.
 pub fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
     numbers::guard(node, context)?;
+    own_schema::guard(node)?;
     match node {
         Node::AlterTableStmt(alter) => {
             filled::guard(alter, context)?;
@@ -37,12 +39,17 @@ pub fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
         Node::IndexStmt(index) => create_index(index, context),
         Node::CreateStmt(create) => create_table(create, context),
         Node::RenameStmt(rename) => renamed(rename, context),
-        Node::CreateTrigStmt(s) => own_schema(s.relation()),
+        Node::CreateTrigStmt(s) => own_schema::relation(s.relation()),
         Node::AlterObjectSchemaStmt(s) => moved(s, context),
-        Node::AlterSeqStmt(s) => own_schema(s.sequence()),
-        Node::CreatePolicyStmt(s) => own_schema(s.table()),
-        Node::RuleStmt(s) => own_schema(s.relation()),
-        Node::ViewStmt(s) => own_schema(s.view()),
+        Node::AlterSeqStmt(s) => own_schema::relation(s.sequence()),
+        Node::CreatePolicyStmt(s) => own_schema::relation(s.table()),
+        Node::RuleStmt(s) => own_schema::relation(s.relation()),
+        Node::ViewStmt(s) => own_schema::relation(s.view()),
+        // Its other elements are about what it makes itself.
+        Node::CreateSchemaStmt(s) => s.schema_elts().iter().try_for_each(|element| match element {
+            Node::CreateStmt(_) => guard(element, context),
+            _ => Ok(()),
+        }),
         _ => Ok(()),
     }
 }
@@ -130,19 +137,8 @@ impl<'c> Place<'c> {
     }
 }
 
-fn own_schema(relation: Option<&nodes::RangeVar>) -> Result<(), PgError> {
-    match relation.and_then(|relation| relation.schemaname()) {
-        Some(shardgate_call::SCHEMA) => Err(PgError::unsupported(
-            "the schema shardgate cannot be changed",
-            "It belongs to the proxy.",
-            "Use the functions of the schema.",
-        )),
-        _ => Ok(()),
-    }
-}
-
 fn alter_table(alter: &nodes::AlterTableStmt, context: &Context) -> Result<(), PgError> {
-    own_schema(alter.relation())?;
+    own_schema::relation(alter.relation())?;
     let Some(name) = alter.relation() else {
         return Ok(());
     };
@@ -210,7 +206,7 @@ fn check_family(place: &Place<'_>, other: Option<&nodes::RangeVar>, context: &Co
 }
 
 fn create_index(index: &nodes::IndexStmt, context: &Context) -> Result<(), PgError> {
-    own_schema(index.relation())?;
+    own_schema::relation(index.relation())?;
     let (true, Some(table)) = (index.unique, index.relation()) else {
         return Ok(());
     };
@@ -220,7 +216,7 @@ fn create_index(index: &nodes::IndexStmt, context: &Context) -> Result<(), PgErr
 }
 
 fn create_table(create: &nodes::CreateStmt, context: &Context) -> Result<(), PgError> {
-    own_schema(create.relation())?;
+    own_schema::relation(create.relation())?;
     let Some(table) = create.relation() else {
         return Ok(());
     };
@@ -234,6 +230,7 @@ fn create_table(create: &nodes::CreateStmt, context: &Context) -> Result<(), PgE
         match element {
             Node::Constraint(constraint) => check_constraint(constraint, None, table, &place, context)?,
             Node::ColumnDef(column) => check_column(column, table, &place, context)?,
+            Node::TableLikeClause(like) => numbered::guard_like(like, context)?,
             _ => {}
         }
     }
@@ -241,7 +238,7 @@ fn create_table(create: &nodes::CreateStmt, context: &Context) -> Result<(), PgE
 }
 
 fn renamed(rename: &nodes::RenameStmt, context: &Context) -> Result<(), PgError> {
-    own_schema(rename.relation())?;
+    own_schema::relation(rename.relation())?;
     match (rename.rename_type, rename.relation()) {
         (nodes::ObjectType::OBJECT_SCHEMA, _) => {
             let mut known = context.map.tables.keys().chain(context.map.sequences.keys());
@@ -274,7 +271,7 @@ fn rename_column(rename: &nodes::RenameStmt, place: &Place<'_>) -> Result<(), Pg
 
 /// The schema of a table, or of something else.
 fn moved(moved: &nodes::AlterObjectSchemaStmt, context: &Context) -> Result<(), PgError> {
-    own_schema(moved.relation())?;
+    own_schema::relation(moved.relation())?;
     let table = moved.relation().and_then(|name| resolve(context, name, &context.search_path).table());
     let is_declared = table.is_some_and(|table| context.map.table(&table.schema, &table.name).is_some());
     let schema = moved.newschema().unwrap_or_default();

@@ -69,6 +69,7 @@ impl<'c> Reader<'c> {
                 }
                 Closure::Known(references) => self.note_references(&references, &part.name),
                 Closure::Unknown(reason) => {
+                    function.into_iter().for_each(|function| self.note_declared_before(function));
                     self.notes.touches_anything.get_or_insert(reason);
                 }
             }

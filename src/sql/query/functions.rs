@@ -13,6 +13,7 @@ use super::scope::Frame;
 use crate::catalog::{Access, Call, CallSets, Closure, Function, Oid, References, RelationKind, SchemaEffect};
 use crate::error::PgError;
 use crate::shard_key::KeyType;
+use crate::shardmap::DeclaredFunction;
 use crate::sql::analysis::{Numbers, SessionCall, ShardgateCall};
 use crate::sql::body::SqlBodyReader;
 use crate::sql::called::{self, Given};
@@ -302,6 +303,7 @@ impl<'c> Reader<'c> {
                 self.note_references(references, &function.name);
             }
             Closure::Unknown(reason) => {
+                self.note_declared_before(function);
                 self.notes.touches_anything.get_or_insert_with(|| reason.clone());
             }
         }
@@ -338,25 +340,46 @@ impl<'c> Reader<'c> {
     }
 
     pub fn is_declared(&self, function: &Function) -> bool {
-        self.context.map.functions.contains_key(&(function.schema.clone(), function.name.clone()))
+        self.declared(function).is_some()
+    }
+
+    /// What was declared of the function as it is.
+    pub(super) fn declared(&self, function: &Function) -> Option<&'c DeclaredFunction> {
+        let declared = self.context.map.functions.get(&(function.schema.clone(), function.name.clone()))?;
+        declared.is_of(|| self.context.catalog.fingerprint(function)).then_some(declared)
     }
 
     /// What a function touches: declared, or proven from its body.
     pub(super) fn closure(&self, function: &Function) -> Closure {
-        let declared = self.context.map.functions.get(&(function.schema.clone(), function.name.clone()));
-        if let Some(declared) = declared {
-            let oids = |tables: &[(String, String)]| -> Option<Vec<u32>> {
-                tables.iter().map(|table| self.context.catalog.relation_names.get(table).copied()).collect()
-            };
-            return match (oids(&declared.reads), oids(&declared.writes)) {
-                (Some(reads), Some(writes)) => Closure::Known(References { reads, writes, sequences: Vec::new() }),
-                _ => Closure::Unknown(format!("A table that function \"{}\" is declared to touch does not exist.", function.name)),
+        if let Some(declared) = self.declared(function) {
+            return match self.declared_references(declared) {
+                Some(references) => Closure::Known(references),
+                None => {
+                    Closure::Unknown(format!("A table that function \"{}\" is declared to touch does not exist.", function.name))
+                }
             };
         }
         if is_transparent(function) {
             return Closure::Known(References::default());
         }
         self.context.catalog.closure_of_function(function.oid, &SqlBodyReader).as_ref().clone()
+    }
+
+    fn declared_references(&self, declared: &DeclaredFunction) -> Option<References> {
+        let oids = |tables: &[(String, String)]| -> Option<Vec<u32>> {
+            tables.iter().map(|table| self.context.catalog.relation_names.get(table).copied()).collect()
+        };
+        Some(References { reads: oids(&declared.reads)?, writes: oids(&declared.writes)?, sequences: Vec::new() })
+    }
+
+    /// What was declared of another function of its name, or of what it was.
+    pub(super) fn note_declared_before(&mut self, function: &Function) {
+        let declared = self.context.map.functions.get(&(function.schema.clone(), function.name.clone()));
+        let Some(declared) = declared.filter(|_| !self.is_declared(function)) else { return };
+        if let Some(references) = self.declared_references(declared) {
+            let text = shardgate_call::declaration(&self.context.catalog, function, &references, declared.key_argument);
+            self.notes.declared_before.get_or_insert(text);
+        }
     }
 
     /// Relations that are read and written besides those that the statement names.

@@ -47,8 +47,7 @@ impl Reader<'_> {
 
     /// The place of the argument that gives the key, and the tables of which that is proven; without a list: all, as it was declared.
     fn key_argument(&self, function: &Function, references: &References) -> Option<(usize, Option<BTreeSet<Oid>>)> {
-        if self.is_declared(function) {
-            let declared = self.context.map.functions.get(&(function.schema.clone(), function.name.clone()))?;
+        if let Some(declared) = self.declared(function) {
             return Some((declared.key_argument?.checked_sub(1)?, None));
         }
         (0..function.argument_types.len()).find_map(|place| {
@@ -111,6 +110,7 @@ mod tests {
             reads: if writes { Vec::new() } else { tables.clone() },
             writes: if writes { tables } else { Vec::new() },
             key_argument: Some(1),
+            declared_as: None,
         };
         fixture.map.functions.insert(("public".to_owned(), "f".to_owned()), Arc::new(declared));
         let context = fixture.context(&["public"], &[]);

@@ -258,10 +258,7 @@ impl<'c> Reader<'c> {
 
     fn may_set_key(&self, trigger: &Trigger, key: &[&KeyColumn]) -> bool {
         let catalog = &self.context.catalog;
-        let is_declared = catalog
-            .functions
-            .get(&trigger.function)
-            .is_some_and(|function| self.context.map.functions.contains_key(&(function.schema.clone(), function.name.clone())));
+        let is_declared = catalog.functions.get(&trigger.function).is_some_and(|function| self.is_declared(function));
         match catalog.assigned_new_columns(trigger.function, &SqlBodyReader) {
             Some(columns) => key.iter().any(|key| columns.contains(&key.column)),
             None => !is_declared,

@@ -290,6 +290,26 @@ async fn without_the_map_known_keys_go_on_and_two_proxies_agree_again_after_its_
     stage.assert_no_panic();
 }
 
+/// No shard can give a key its number, since the number says which shard it is; nor does one count for `nextval`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_has_no_number_while_none_is_held_and_the_map_is_away() {
+    let mut stage = Stage::on(Cluster::separate_servers(2).await, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    succeed(&mut client, "CREATE TABLE f (id bigserial PRIMARY KEY, v text)").await;
+    succeed(&mut client, "SELECT shardgate.distribute_table('f', 'id')").await;
+    stage.cluster.map_server_mut().stop(StopMode::Immediate).expect("stop the map");
+    for statement in ["INSERT INTO f (v) VALUES ('x')", "SELECT nextval('f_id_seq')"] {
+        let told = client.ask(statement).await;
+        assert!(told.starts_with("E(55000 "), "{statement}: {told}");
+    }
+    stage.cluster.map_server_mut().start_again().expect("start it again");
+    let back_at = Instant::now();
+    while client.ask("INSERT INTO f (v) VALUES ('x')").await != "C(INSERT 0 1) Z(I)" {
+        assert!(back_at.elapsed() < Duration::from_secs(30), "not back");
+    }
+    stage.assert_no_panic();
+}
+
 /// A shard may have joined that a proxy without the map has not heard of.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_written_to_every_shard_needs_the_map() {

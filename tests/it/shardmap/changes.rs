@@ -417,6 +417,7 @@ async fn declared_functions_are_replaced_and_dropped() {
         reads: vec![table("t"), ("a.b".to_owned(), "c\"d".to_owned())],
         writes: vec![table("u")],
         key_argument,
+        declared_as: key_argument.map(|_| vec!["one".to_owned(), "another".to_owned()]),
     };
     map.store().declare_function(ACTOR, &function(None)).await.expect("declare");
     map.store().declare_function(ACTOR, &function(Some(2))).await.expect("declare again");

@@ -54,6 +54,17 @@ fn changes_that_would_make_the_map_or_a_constraint_wrong_are_refused() {
         ),
         ("ALTER TABLE home INHERIT t", "attaching or detaching a partition of a distributed table is not supported".into()),
         ("ALTER TABLE shardgate.shards ADD COLUMN z int", "the schema shardgate cannot be changed".into()),
+        ("DROP FUNCTION shardgate.next_id CASCADE", "the schema shardgate cannot be changed".into()),
+        ("DROP TABLE home, shardgate.decisions", "the schema shardgate cannot be changed".into()),
+        ("DROP SCHEMA shardgate CASCADE", "the schema shardgate cannot be changed".into()),
+        ("DROP TRIGGER x ON shardgate.decisions", "the schema shardgate cannot be changed".into()),
+        ("CREATE FUNCTION shardgate.ff() RETURNS int LANGUAGE sql AS 'SELECT 1'", "the schema shardgate cannot be changed".into()),
+        ("ALTER FUNCTION shardgate.next_id(text) STABLE", "the schema shardgate cannot be changed".into()),
+        ("ALTER FUNCTION shardgate.next_id(text) RENAME TO x", "the schema shardgate cannot be changed".into()),
+        ("ALTER FUNCTION shardgate.next_id(text) OWNER TO me", "the schema shardgate cannot be changed".into()),
+        ("GRANT SELECT ON shardgate.decisions TO me", "the schema shardgate cannot be changed".into()),
+        ("COMMENT ON COLUMN shardgate.decisions.x IS 'x'", "the schema shardgate cannot be changed".into()),
+        ("CREATE SCHEMA z CREATE TABLE n (k int8 REFERENCES public.t (k))", foreign("t")),
     ] {
         assert_eq!(read(text, &context).0.as_deref(), Some(message.as_str()), "{text}");
     }
