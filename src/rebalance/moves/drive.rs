@@ -89,8 +89,11 @@ impl Driver {
             return Ok(Turn::Over);
         }
         let Some(term) = self.store.take_move(id, self.id, self.lease).await? else { return Ok(Turn::Taken) };
-        // As it is under the term: another driver may have acted meanwhile.
+        // As it is under the term: another driver may have acted meanwhile, or ended it. Then nobody would take away what shards are told.
         let the_move = self.require(id).await?;
+        if the_move.state.is_over() {
+            return Ok(Turn::Over);
+        }
         let progress = Mutex::new(Progress { error: the_move.error.clone(), ..Progress::default() });
         let beside = Beside { progress: Arc::new(progress), ..Beside::default() };
         let state = the_move.state;
