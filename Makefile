@@ -5,11 +5,11 @@ CARGO ?= cargo
 BINARIES = $(or $(CARGO_TARGET_DIR),target)/demo
 DEMO_ARGUMENTS = $(if $(PORT),--port $(PORT)) $(if $(SHARDS),--shards $(SHARDS)) $(if $(DETACH),--detach)
 # What is run with other versions of PostgreSQL than the system's, by the names of the tests. docs/operations.md has them as a table.
-TESTS_OF_18 = sessions::answers sessions::bodies sessions::copies sessions::cursors sessions::databases sessions::ddl:: sessions::explain \
-    sessions::foreign_types sessions::held sessions::mixed sessions::own_definitions sessions::parity sessions::pinned sessions::prepared \
+TESTS_OF_18 = sessions::bodies sessions::copies sessions::cursors sessions::databases sessions::ddl:: sessions::explain \
+    sessions::held sessions::mixed sessions::own_definitions sessions::parity sessions::pinned sessions::prepared \
     sessions::schema sessions::sealed:: sessions::temporary sessions::user_schemas transactions:: declare::check declare::keys \
-    declare::reading declare::reference_tables declare::shards declare::tables online_moves::aborts online_moves::crossings \
-    online_moves::partitioned online_moves::references online_moves::rollbacks
+    declare::reading declare::reference_tables declare::shards online_moves::aborts online_moves::partitioned \
+    online_moves::references online_moves::rollbacks
 TESTS_OF_17 = servers:: relations:: declare::shards declare::reading:: sessions::bodies sessions::ddl:: sessions::parity transactions::dumps \
     online_moves::aborts
 # The directories of PostgreSQL 18's programs, beside which the tests of mixed clusters start the system's.
