@@ -607,7 +607,6 @@ fn uses_default(insert: &nodes::InsertStmt, columns: &[String], column: &str) ->
     }
 }
 
-/// Some row has a value for the column other than DEFAULT.
 /// Some row has a value for it other than DEFAULT. `columns`: those that the rows fill.
 pub fn gives_value(insert: &nodes::InsertStmt, columns: &[String], column: &str) -> bool {
     let Some(position) = columns.iter().position(|name| name == column) else { return false };
