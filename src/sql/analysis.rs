@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::ddl::ddl_locks::TableLocks;
 use super::ddl::redefined::Redefined;
-pub use super::ddl::schema_guard::{AlteredSequences, NumberedColumns};
+pub use super::ddl::schema_guard::{AlteredSequences, NumberedColumns, TimedColumns};
 use super::utility::copy_in::CopyIn;
 use super::utility::table_as::TableAs;
 use crate::catalog::SessionEffects;
@@ -569,6 +569,8 @@ pub enum Command {
         table_as: Option<Arc<TableAs>>,
         /// It adds columns that number the rows of a distributed table, those that are there among them.
         numbered: Option<Arc<NumberedColumns>>,
+        /// It adds columns to a distributed table whose rows get the time of the transaction.
+        timed: Option<Arc<TimedColumns>>,
         /// It alters sequences of the whole cluster.
         altered: Option<Arc<AlteredSequences>>,
         /// Taken on all shards before it begins.

@@ -32,6 +32,13 @@ pub struct Source<'t> {
     pub end: usize,
 }
 
+impl<'t> Source<'t> {
+    /// The text of the statement.
+    pub fn alone(self) -> &'t str {
+        self.text.get(self.start..self.end).unwrap_or_default()
+    }
+}
+
 /// A statement that was read, with what its template depends on.
 #[derive(Debug)]
 pub struct Reading {
@@ -71,7 +78,7 @@ pub fn read(node: Node<'_>, source: Source<'_>, context: &Context) -> Reading {
     } = placement;
     let effects = super::effects::of_statement(node, source.text, context, has_unknown_names);
     let words = super::effects::of_words(node, source, effects.as_deref());
-    if cluster_state::may_ask(node, source.text.get(source.start..source.end).unwrap_or_default()) {
+    if cluster_state::may_ask(node, source.alone()) {
         session_calls.push(SessionCall::ClusterState);
     }
     if let Command::Show(name) = &command
@@ -142,7 +149,7 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
             Ok(placing::finish(reader, Command::Do, Ok(Merge::default())))
         }
         Node::TruncateStmt(truncate) => {
-            schema_guard::guard(node, context)?;
+            schema_guard::guard(node, source.alone(), context)?;
             let relations: Vec<&nodes::RangeVar> = truncate.relations().iter().filter_map(range_variable).collect();
             let is_cascading = truncate.behavior == nodes::DropBehavior::DROP_CASCADE;
             let command = Command::Truncate { restarts: Vec::new() };
@@ -193,7 +200,7 @@ fn place_select(select: &nodes::SelectStmt, source: Source<'_>, context: &Contex
         reader.draws = Draws::Select;
         reader.note_numbers(Numbers::Drawn);
     }
-    reader.moves_clocks = clock::is_movable(source.text.get(source.start..source.end).unwrap_or_default(), Some(context));
+    reader.moves_clocks = clock::is_movable(source.alone(), Some(context));
     reader.may_declare = shardgate_call::is_only_source(select);
     let merge = reader.outermost(select)?;
     let named = std::mem::take(&mut reader.named);
@@ -422,7 +429,7 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
             "Run it on each server directly, if it must be run.",
         ));
     };
-    schema_guard::guard(node, context)?;
+    schema_guard::guard(node, source.alone(), context)?;
     if let Node::ViewStmt(view) = node {
         match view.view().is_some_and(ddl::is_temporary) {
             true => check_temporary_view(view, source, context)?,
@@ -433,11 +440,12 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
     let is_temporary = found.creates_temporary.is_some() || named_relations::is_of_temporary(node, source, context)?;
     let scope = if is_temporary { at_home() } else { Scope::EveryShard };
     let mut command = found.into_command();
-    if let Command::Ddl { renames, numbered, altered, locks, redefines, takes, .. } = &mut command {
+    if let Command::Ddl { renames, numbered, timed, altered, locks, redefines, takes, .. } = &mut command {
         *redefines = redefined(node, context);
         *takes = redefined::taken(node, context).into();
         *renames = schema_guard::distributed_rename(node, context).map(Arc::new);
         *numbered = schema_guard::numbered_columns(node, context).map(Arc::new);
+        *timed = schema_guard::timed_columns(node, source.alone(), context).map(Arc::new);
         *altered = schema_guard::altered_sequences(node, context).map(Arc::new);
         *locks = ddl_locks::table_locks(node, context).map(Arc::new);
     }
@@ -484,6 +492,7 @@ pub(super) fn place_changes(changes: &[String], call: ddl::Ddl, context: &Contex
                     renames: None,
                     table_as: None,
                     numbered: None,
+                    timed: None,
                     altered: None,
                     ..
                 }
@@ -530,6 +539,7 @@ fn place_table_as(
         renames: None,
         table_as: table_as.map(Arc::new),
         numbered: None,
+        timed: None,
         altered: None,
         locks: None,
         gives_rows: false,
@@ -551,7 +561,7 @@ fn place_table_as(
     reader.outermost(select)?.ok();
     let is_read = reader.notes.effect() == Effect::Read;
     reader.notes.writes();
-    let alone = source.text.get(source.start..source.end).unwrap_or_default();
+    let alone = source.alone();
     let table_as = into.filter(|_| is_read && !is_view);
     let table_as =
         table_as.and_then(|into| table_as::table_as(alone, source.start, into, temporary.is_some(), tag == "SELECT INTO"));

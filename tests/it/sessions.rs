@@ -63,6 +63,7 @@ mod staying;
 mod temporary;
 mod temporary_names;
 mod tenants;
+mod timed_columns;
 mod user_schemas;
 mod ways_in;
 

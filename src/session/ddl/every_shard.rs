@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 use super::renamed::{Renaming, not_at_once, on_one_shard};
 use crate::auth::stored_password;
@@ -19,7 +19,7 @@ use crate::session::ddl::drift::as_of_drift;
 use crate::session::sequences::numbered;
 use crate::session::{Failure, Session};
 use crate::shardmap::{Shard, ShardId};
-use crate::sql::analysis::{Analysis, Command, DistributedRename, Splice, TransactionModes};
+use crate::sql::analysis::{Analysis, Command, DistributedRename, Splice, TimedColumns, TransactionModes};
 use crate::sql::ddl::ddl_locks::TableLocks;
 use crate::sql::ddl::own_database::databases;
 use crate::sql::ddl::role_password::password;
@@ -88,6 +88,9 @@ impl Session {
             Command::Ddl { numbered: Some(numbered), .. } => Box::pin(self.add_numbered(numbered, &shards, text)).await,
             Command::Ddl { altered: Some(altered), .. } if altered.sets_generated && !begins_here => {
                 Err(crate::session::sequences::altered::generated_in_a_block().into())
+            }
+            Command::Ddl { timed: Some(timed), locks, .. } => {
+                Box::pin(self.add_timed(timed, locks.as_deref(), &shards, text)).await
             }
             command => {
                 // Error positions are those of the client's text.
@@ -234,6 +237,32 @@ impl Session {
             |(place, _): &(Range<usize>, String)| Splice { start: place.start, end: place.end, text: quoted_identifier(&own) };
         let splices: Vec<Splice> = named.iter().filter(|(_, name)| is_own(name)).map(splice).collect();
         Ok(spliced(text, &splices))
+    }
+
+    /// ALTER TABLE ... ADD COLUMN ... DEFAULT now(): the rows that are there get one time on all shards, as a constant, and the column
+    /// its own default after that.
+    async fn add_timed(
+        &mut self,
+        timed: &TimedColumns,
+        locks: Option<&TableLocks>,
+        shards: &[Arc<Shard>],
+        text: &str,
+    ) -> Result<(), Failure> {
+        if let Some(locks) = locks {
+            Box::pin(self.lock_ahead(shards, locks)).await?;
+        }
+        let ids: Vec<ShardId> = shards.iter().map(|shard| shard.id).collect();
+        let instant = self.instant(&ids).await?;
+        let at_once = timed.at_once(text, &self.context, &|setting| instant.of(setting).to_owned())?;
+        for (place, shard) in shards.iter().enumerate() {
+            let existed = self.ask_shard(shard, &Own::Catalog.text(&timed.that_exist())).await?;
+            let existed: Vec<Bytes> = existed.into_iter().flatten().flatten().collect();
+            self.run_part(shard, &at_once, place == 0).await?;
+            if let Some(defaults) = timed.with_defaults(&existed) {
+                self.run_part(shard, &defaults, false).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn run_by_database(&mut self, shards: &[Arc<Shard>], text: &str) -> Result<(), Failure> {

@@ -40,8 +40,12 @@ impl Instant {
     /// A text with this instant in place of its clocks; `None`: it has none, or none that can be told. `context`: as in
     /// [`clock::replaced`].
     pub fn fixed(&self, text: &str, context: Option<&Context>) -> Option<String> {
-        let value = |setting: &str| if setting == clock::INSTANT { &self.transaction } else { &self.statement }.clone();
-        clock::fixed(text, context, &value).ok().flatten()
+        clock::fixed(text, context, &|setting| self.of(setting).to_owned()).ok().flatten()
+    }
+
+    /// The value of a setting.
+    pub fn of(&self, setting: &str) -> &str {
+        if setting == clock::INSTANT { &self.transaction } else { &self.statement }
     }
 }
 

@@ -99,7 +99,7 @@ impl<'c> Proof<'c> {
 
     /// The command tag, and whether the answer has a row description.
     fn statement(&mut self, node: Node<'_>, source: Source<'_>) -> Result<(&'static str, bool), String> {
-        let alone = source.text.get(source.start..source.end).unwrap_or_default();
+        let alone = source.alone();
         let (tag, gives_rows) = match node {
             Node::DoStmt(block) => {
                 let (language, body) = block_body(block);

@@ -82,6 +82,7 @@ impl Ddl {
             renames: None,
             table_as: None,
             numbered: None,
+            timed: None,
             altered: None,
             locks: None,
             redefines,

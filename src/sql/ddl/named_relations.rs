@@ -77,7 +77,7 @@ pub fn mentioned(source: Source<'_>, context: &Context) -> Option<String> {
     if names.is_empty() || context.map.shards.len() < 2 {
         return None;
     }
-    let alone = source.text.get(source.start..source.end).unwrap_or_default();
+    let alone = source.alone();
     if may_spell_names(alone) {
         return names.first().cloned();
     }
@@ -113,7 +113,7 @@ pub fn beside_lasting(name: &str) -> PgError {
 
 /// CREATE STATISTICS is of a temporary table. By the text, since the grammar takes whatever a FROM clause may hold.
 fn is_after_from(source: Source<'_>, context: &Context) -> bool {
-    let tokens = Tokens::of(source.text.get(source.start..source.end).unwrap_or_default());
+    let tokens = Tokens::of(source.alone());
     let names = tokens.from_at_top(0).and_then(|from| tokens.names(from + 1)).unwrap_or_default();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     Subject::dotted(&names).is_temporary(context)

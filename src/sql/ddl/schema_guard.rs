@@ -25,15 +25,16 @@ use crate::sql::query::{Resolved, resolve};
 use crate::sql::utility::shardgate_call;
 
 pub use altered::{AlteredSequences, altered_sequences};
+pub use filled::{TimedColumns, timed_columns};
 pub use numbered::{NumberedColumns, numbered_columns};
 
-/// Refuses what would leave the shard map or the shards wrong.
-pub fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
+/// Refuses what would leave the shard map or the shards wrong. `text`: of the statement alone.
+pub fn guard(node: Node<'_>, text: &str, context: &Context) -> Result<(), PgError> {
     numbers::guard(node, context)?;
     own_schema::guard(node)?;
     match node {
         Node::AlterTableStmt(alter) => {
-            filled::guard(alter, context)?;
+            filled::guard(node, alter, text, context)?;
             alter_table(alter, context)
         }
         Node::IndexStmt(index) => create_index(index, context),
@@ -47,7 +48,7 @@ pub fn guard(node: Node<'_>, context: &Context) -> Result<(), PgError> {
         Node::ViewStmt(s) => own_schema::relation(s.view()),
         // Its other elements are about what it makes itself.
         Node::CreateSchemaStmt(s) => s.schema_elts().iter().try_for_each(|element| match element {
-            Node::CreateStmt(_) => guard(element, context),
+            Node::CreateStmt(_) => guard(element, text, context),
             _ => Ok(()),
         }),
         _ => Ok(()),

@@ -23,22 +23,30 @@ pub const STATEMENT_INSTANT: &str = "shardgate_clock.statement";
 /// The text with its clocks replaced by the settings; `None`: it has none. `context`: of the session that reads the names in it; none
 /// where they are PostgreSQL's own under any search path.
 pub fn replaced(text: &str, context: Option<&Context>) -> Result<Option<String>, PgError> {
-    replaced_by(text, context, &|setting| Some(format!("pg_catalog.current_setting('{setting}')::pg_catalog.timestamptz")))
+    let current = |setting: &str| Some(format!("pg_catalog.current_setting('{setting}')::pg_catalog.timestamptz"));
+    replaced_by(text, context, Instants { of: &current, is_column: true })
 }
 
 /// The text with its clocks as constants; `None`: it has none. `value`: of each setting, as PostgreSQL prints a time.
 pub fn fixed(text: &str, context: Option<&Context>, value: &dyn Fn(&str) -> String) -> Result<Option<String>, PgError> {
-    replaced_by(text, context, &|setting| Some(format!("'{}'::pg_catalog.timestamptz", value(setting))))
+    let constant = |setting: &str| Some(format!("'{}'::pg_catalog.timestamptz", value(setting)));
+    replaced_by(text, context, Instants { of: &constant, is_column: true })
+}
+
+/// The same of a column's default, where no sub-select may stand.
+pub fn fixed_in_default(text: &str, context: &Context, value: &dyn Fn(&str) -> String) -> Result<Option<String>, PgError> {
+    let constant = |setting: &str| Some(format!("'{}'::pg_catalog.timestamptz", value(setting)));
+    replaced_by(text, Some(context), Instants { of: &constant, is_column: false })
 }
 
 /// The text with `instant`, an expression, in place of the clocks of its transaction; `None`: it has none. The time of the statement
 /// stays the server's own.
 pub fn of_transaction(text: &str, context: Option<&Context>, instant: &str) -> Result<Option<String>, PgError> {
-    replaced_by(text, context, &|setting| (setting == INSTANT).then(|| instant.to_owned()))
+    let of_transaction = |setting: &str| (setting == INSTANT).then(|| instant.to_owned());
+    replaced_by(text, context, Instants { of: &of_transaction, is_column: true })
 }
 
-/// `instant`: the SQL that stands for a setting; `None`: its clocks stay as they are.
-fn replaced_by(text: &str, context: Option<&Context>, instant: InstantOf<'_>) -> Result<Option<String>, PgError> {
+fn replaced_by(text: &str, context: Option<&Context>, instants: Instants<'_>) -> Result<Option<String>, PgError> {
     if !mentions_clock(text) {
         return Ok(None);
     }
@@ -48,11 +56,11 @@ fn replaced_by(text: &str, context: Option<&Context>, instant: InstantOf<'_>) ->
     let mut is_untold = false;
     while let Some(token) = tokens.get(index) {
         let found = match token.kind {
-            TokenKind::Word => clock(&tokens, index, context, instant)?,
-            TokenKind::QuotedIdentifier if tokens.piece(index + 1) == "(" => clock(&tokens, index, context, instant)?,
+            TokenKind::Word => clock(&tokens, index, context, instants)?,
+            TokenKind::QuotedIdentifier if tokens.piece(index + 1) == "(" => clock(&tokens, index, context, instants)?,
             _ if is_special(&tokens, index) => match meaning(&tokens, index) {
                 Some(Meaning::Time { first, last, type_name }) => {
-                    Some((time(tokens.piece(index), &type_name, instant).ok_or_else(not_replaced)?, first, last))
+                    Some((time(tokens.piece(index), &type_name, instants).ok_or_else(not_replaced)?, first, last))
                 }
                 Some(Meaning::Text) => None,
                 Some(Meaning::Bare) | None => {
@@ -82,8 +90,24 @@ fn replaced_by(text: &str, context: Option<&Context>, instant: InstantOf<'_>) ->
     Ok(Some(out))
 }
 
-/// The SQL that stands for a setting.
-type InstantOf<'a> = &'a dyn Fn(&str) -> Option<String>;
+/// What is put in place of clocks.
+#[derive(Clone, Copy)]
+struct Instants<'a> {
+    /// The SQL that stands for a setting; `None`: its clocks stay as they are.
+    of: &'a dyn Fn(&str) -> Option<String>,
+    /// It may be a column of a result, whose name stays what it was.
+    is_column: bool,
+}
+
+impl Instants<'_> {
+    fn value(self, instant: &str, type_name: &str, name: &str) -> String {
+        let instant = match type_name {
+            "pg_catalog.timestamptz" => instant.to_owned(),
+            _ => format!("{instant}::{type_name}"),
+        };
+        if self.is_column { format!("(SELECT {instant} AS {name})") } else { format!("({instant})") }
+    }
+}
 
 /// Every clock of the text can be replaced.
 pub fn is_movable(text: &str, context: Option<&Context>) -> bool {
@@ -110,7 +134,7 @@ fn clock(
     tokens: &Tokens<'_>,
     index: usize,
     context: Option<&Context>,
-    instant: InstantOf<'_>,
+    instants: Instants<'_>,
 ) -> Result<Option<(String, usize, usize)>, PgError> {
     let piece = |index: usize| tokens.piece(index);
     let word = match piece(index) {
@@ -123,7 +147,7 @@ fn clock(
     match word.as_str() {
         "now" | "transaction_timestamp" | "statement_timestamp" if is_call => {
             let setting = if word == "statement_timestamp" { STATEMENT_INSTANT } else { INSTANT };
-            let Some(instant) = instant(setting).filter(|_| piece(index + 2) == ")") else { return Ok(None) };
+            let Some(instant) = (instants.of)(setting).filter(|_| piece(index + 2) == ")") else { return Ok(None) };
             if before != "."
                 && let Some(function) = context.and_then(|context| context.hiding(&word, &context.search_path))
             {
@@ -135,7 +159,7 @@ fn clock(
                 // Somebody's own function of this name.
                 "." => return Ok(None),
                 // FROM of a query, but for `extract(day FROM now())`.
-                "from" if !is_inside_call(tokens, index) => return Err(not_replaced()),
+                "from" if !is_inside_call(tokens, index) && !is_compared(tokens, index) => return Err(not_replaced()),
                 "join" | "lateral" => return Err(not_replaced()),
                 "," if is_in_from(tokens, index) => return Err(not_replaced()),
                 _ => index,
@@ -143,7 +167,7 @@ fn clock(
             if piece(index + 3).eq_ignore_ascii_case("over") {
                 return Err(not_replaced());
             }
-            Ok(Some((value(&instant, "pg_catalog.timestamptz", "", &word), first, index + 2)))
+            Ok(Some((instants.value(&instant, "pg_catalog.timestamptz", &word), first, index + 2)))
         }
         // Of one argument it is the time until today.
         "age" if is_call && !has_comma(tokens, index + 1) => Err(not_replaced()),
@@ -156,7 +180,7 @@ fn clock(
             if is_label(tokens, index, &before) {
                 return Err(not_replaced());
             }
-            let Some(instant) = instant(INSTANT) else { return Ok(None) };
+            let Some(instant) = (instants.of)(INSTANT) else { return Ok(None) };
             let has_precision = is_call && piece(index + 3) == ")";
             if is_call && !has_precision {
                 return Err(not_replaced());
@@ -169,22 +193,16 @@ fn clock(
                 "localtime" => "pg_catalog.time",
                 _ => "pg_catalog.timestamp",
             };
-            Ok(Some((value(&instant, type_name, &precision, &word), index, if has_precision { index + 3 } else { index })))
+            let type_name = format!("{type_name}{precision}");
+            Ok(Some((instants.value(&instant, &type_name, &word), index, if has_precision { index + 3 } else { index })))
         }
         _ => Ok(None),
     }
 }
 
-fn value(instant: &str, type_name: &str, precision: &str, name: &str) -> String {
-    match (type_name, precision) {
-        ("pg_catalog.timestamptz", "") => format!("(SELECT {instant} AS {name})"),
-        _ => format!("(SELECT {instant}::{type_name}{precision} AS {name})"),
-    }
-}
-
 /// What stands for a string with its type; an expression without a name, as a cast of a string is.
-fn time(literal: &str, type_name: &str, instant: InstantOf<'_>) -> Option<String> {
-    let instant = instant(INSTANT)?;
+fn time(literal: &str, type_name: &str, instants: Instants<'_>) -> Option<String> {
+    let instant = (instants.of)(INSTANT)?;
     let days = match literal.strip_prefix('\'')?.strip_suffix('\'')?.trim().to_ascii_lowercase().as_str() {
         "now" => return Some(format!("(({instant} - '0 s'::pg_catalog.interval)::{type_name})")),
         "today" => 0,
@@ -228,6 +246,12 @@ fn is_in_from(tokens: &Tokens<'_>, index: usize) -> bool {
         }
     }
     false
+}
+
+/// After IS DISTINCT FROM or IS NOT DISTINCT FROM.
+fn is_compared(tokens: &Tokens<'_>, index: usize) -> bool {
+    let is_word = |back: usize, words: &[&str]| index.checked_sub(back).is_some_and(|at| tokens.is_one_of(at, words));
+    is_word(1, &["from"]) && is_word(2, &["distinct"]) && is_word(3, &["is", "not"])
 }
 
 /// The innermost parentheses around it are those of a call whose arguments are parted by FROM.
@@ -305,6 +329,7 @@ mod tests {
         let text = |sql: &str| replaced(sql, None).expect("replaced");
         assert_eq!(text("SELECT now(), id FROM t WHERE at < Now ( )"), Some(format!("SELECT {NOW}, id FROM t WHERE at < {NOW}")));
         assert_eq!(text("SELECT pg_catalog.now()"), Some(format!("SELECT {NOW}")));
+        assert_eq!(text("SELECT a IS NOT DISTINCT FROM now()"), Some(format!("SELECT a IS NOT DISTINCT FROM {NOW}")));
         assert_eq!(text("SELECT \"pg_catalog\".\"now\"(), now()"), Some(format!("SELECT {NOW}, {NOW}")));
         assert_eq!(text("INSERT INTO \"now\" (a) SELECT \"current_date\" (1) FROM \"NOW\"()"), None);
         let date = "(SELECT pg_catalog.current_setting('shardgate_clock.transaction')::pg_catalog.timestamptz::pg_catalog.date AS current_date)";

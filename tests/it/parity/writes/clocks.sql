@@ -55,19 +55,22 @@ UPDATE stamped SET day = 'today', note = coalesce(note, 'today') WHERE id = 3;
 SELECT day = current_date, note FROM stamped WHERE id = 3;
 ROLLBACK;
 --! end
--- A column that is added is filled by each shard.
+-- A column that is added has one time for all rows.
 --! script
 BEGIN;
---! refused
 ALTER TABLE stamped ADD COLUMN added timestamptz DEFAULT now();
+SELECT count(DISTINCT added), count(*) FILTER (WHERE added = now()) FROM stamped;
+INSERT INTO stamped (id) VALUES (71), (72), (73);
+SELECT count(DISTINCT added), count(*) FILTER (WHERE added = now()) FROM stamped;
 ROLLBACK;
 --! end
 --! script
 BEGIN;
---! refused
 ALTER TABLE stamped ADD COLUMN added date NOT NULL DEFAULT current_date - 1;
+SELECT count(*) FROM stamped WHERE added = current_date - 1;
 ROLLBACK;
 --! end
+-- What is a time once and for all is another one on each shard.
 --! script
 BEGIN;
 --! refused
