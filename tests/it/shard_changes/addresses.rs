@@ -205,11 +205,8 @@ async fn a_server_moves_to_another_port_under_load() {
     succeed(&mut admin, &format!("SELECT shardgate.alter_shard('shard1', '{url}')")).await;
     load.until_written(100).await;
     let written = load.end(&stage).await;
-    let is_named = |told: &String| {
-        ["57P01", "57P03", "08006", "08007", "25P02", "40001"].iter().any(|code| told.contains(&format!("E({code} ")))
-    };
-    let unexpected: Vec<&String> = written.errors.iter().filter(|told| !is_named(told) && !told.ends_with("end")).collect();
-    assert!(unexpected.is_empty(), "{unexpected:#?}");
+    written.assert_errors_are_named();
+    written.assert_errors_are_of(&stage, "shard1").await;
 }
 
 /// Nothing that clients have begun runs there any more.

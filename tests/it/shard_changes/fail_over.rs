@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use shardgate::demo::servers::Server;
 
-use super::load::{Load, Written};
+use super::load::Load;
 use super::told;
 use crate::sessions::{Stage, succeed};
 use crate::support::{Cluster, Proxy, ProxyOptions, Standby, WireClient, connect};
@@ -18,14 +18,6 @@ const MOVE_LOOKS_WITHIN: Duration = Duration::from_secs(60);
 fn url_of(servers: &[&Server], database: &str) -> String {
     let hosts: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
     format!("postgres://postgres@{}/{database}?target_session_attrs=read-write", hosts.join(","))
-}
-
-fn assert_errors_are_named(written: &Written) {
-    let is_named = |told: &String| {
-        ["57P01", "57P03", "08006", "08007", "25P02", "40001"].iter().any(|code| told.contains(&format!("E({code} ")))
-    };
-    let unexpected: Vec<&String> = written.errors.iter().filter(|told| !is_named(told) && !told.ends_with("end")).collect();
-    assert!(unexpected.is_empty(), "{unexpected:#?}");
 }
 
 /// Through each proxy, by new sessions.
@@ -85,8 +77,8 @@ async fn a_shard_fails_over_and_its_former_primary_serves_nobody() {
     ledger.until_written(50).await;
     let written = ledger.end(&stage).await;
     assert!(written.acknowledged.len() > 500, "{}", written.acknowledged.len());
-    assert_errors_are_named(&written);
-    assert_errors_are_of_shard(&stage, &written, "shard1").await;
+    written.assert_errors_are_named();
+    written.assert_errors_are_of(&stage, "shard1").await;
     two_primaries(&stage, &second).await;
     stage.assert_no_panic();
 }
@@ -155,18 +147,6 @@ async fn no_move_uses_either(stage: &Stage) {
     assert!(aborted.status.success(), "{}", String::from_utf8_lossy(&aborted.stderr));
 }
 
-/// Whatever failed has a key of that shard.
-async fn assert_errors_are_of_shard(stage: &Stage, written: &Written, shard: &str) {
-    let mut client = stage.client().await;
-    for (ids, told) in written.failed.iter().zip(&written.errors) {
-        let mut shards = Vec::new();
-        for id in ids {
-            shards.push(client.value(&format!("SELECT shard FROM shardgate.locate('accounts', '{id}')")).await);
-        }
-        assert!(shards.iter().any(|found| found == shard), "{shards:?}: {told}");
-    }
-}
-
 async fn the_primary_dies(stage: &mut Stage, proxies: &[SocketAddr], standby: Standby) -> Server {
     let there = stage.key(1, 0);
     let load = Load::start(proxies, 0);
@@ -189,7 +169,7 @@ async fn the_primary_dies(stage: &mut Stage, proxies: &[SocketAddr], standby: St
             assert_eq!(owner, "second");
         }
     }
-    assert_errors_are_named(&load.end(stage).await);
+    load.end(stage).await.assert_errors_are_named();
     assert_eq!(count(&before, "shard1", rows).await, known, "nothing is written to the former primary");
     // The command line refuses it as the proxies do, although it is the first host of the url.
     let (status, map) = (env!("CARGO_BIN_EXE_shard-rebalance"), stage.cluster.map_url());
@@ -233,7 +213,7 @@ async fn the_primary_is_alive(stage: &mut Stage, proxies: &[SocketAddr]) -> Serv
         let mut client = WireClient::connect(*proxy).await;
         assert_eq!(client.value(&format!("SELECT owner FROM accounts WHERE id = {there}")).await, "fourth");
     }
-    assert_errors_are_named(&load.end(stage).await);
+    load.end(stage).await.assert_errors_are_named();
     let strangers = "SELECT count(*) FROM accounts WHERE owner = 'never' OR owner = 'fourth'";
     assert_eq!(count(&before, "shard1", strangers).await, 0);
     assert_eq!(count(stage.cluster.shard_server(1), "shard1", "SELECT count(*) FROM accounts WHERE owner = 'never'").await, 0);
@@ -339,6 +319,6 @@ async fn the_home_shard_and_the_map_database_fail_over() {
         assert_eq!(count(&former, "map", &changed(&format!("s{number}"))).await, 0, "nothing is changed in the former map");
     }
     load.until_written(100).await;
-    assert_errors_are_named(&load.end(&stage).await);
+    load.end(&stage).await.assert_errors_are_named();
     stage.assert_no_panic();
 }

@@ -76,6 +76,29 @@ impl Load {
     }
 }
 
+impl Written {
+    /// Of the kinds that docs/failures.md names.
+    pub fn assert_errors_are_named(&self) {
+        let is_named = |told: &String| {
+            ["57P01", "57P03", "08006", "08007", "25P02", "40001"].iter().any(|code| told.contains(&format!("E({code} ")))
+        };
+        let unexpected: Vec<&String> = self.errors.iter().filter(|told| !is_named(told) && !told.ends_with("end")).collect();
+        assert!(unexpected.is_empty(), "{unexpected:#?}");
+    }
+
+    /// Whatever failed has a key of that shard.
+    pub async fn assert_errors_are_of(&self, stage: &Stage, shard: &str) {
+        let mut client = stage.client().await;
+        for (ids, told) in self.failed.iter().zip(&self.errors) {
+            let mut shards = Vec::new();
+            for id in ids {
+                shards.push(client.value(&format!("SELECT shard FROM shardgate.locate('accounts', '{id}')")).await);
+            }
+            assert!(shards.iter().any(|found| found == shard), "{shards:?}: {told}");
+        }
+    }
+}
+
 async fn stored(stage: &Stage) -> BTreeSet<i64> {
     let mut stored = BTreeSet::new();
     for shard in 0..stage.cluster.shard_count() {
