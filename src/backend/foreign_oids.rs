@@ -12,6 +12,7 @@ use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use super::prepared::IdHasher;
+use crate::catalog::FIRST_USER_OID;
 use crate::shard_key::Format;
 use crate::wire::{Bind, FieldDescription, bind, for_each_column, row_description};
 
@@ -303,8 +304,6 @@ pub fn is_user_type(oid: u32) -> bool {
     oid >= FIRST_USER_OID
 }
 
-/// FirstNormalObjectId.
-const FIRST_USER_OID: u32 = 16_384;
 const RECORD: u32 = 2249;
 const RECORD_ARRAY: u32 = 2287;
 /// PostgreSQL's own stack ends before.

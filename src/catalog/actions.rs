@@ -125,7 +125,7 @@ impl Catalog {
         }
     }
 
-    /// What triggers of the row set besides, and what is generated anew. PostgreSQL's own trigger functions set no key.
+    /// What triggers of the row set besides, and what is generated anew.
     fn with_own_changes(&self, relation: &Relation, change: RowChange, reader: &dyn BodyReader) -> RowChange {
         let RowChange::Updated(mut columns) = change else { return change };
         for member in self.family(relation) {

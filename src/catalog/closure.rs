@@ -16,7 +16,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{
-    Catalog, ChangedSettings, DependencyTarget, DependentKind, Function, Oid, Relation, RelationKind, SessionEffects, TriggerEvents,
+    Catalog, ChangedSettings, DependencyTarget, DependentKind, FIRST_USER_OID, Function, Oid, Relation, RelationKind,
+    SessionEffects, TriggerEvents,
 };
 
 mod session;
@@ -350,9 +351,10 @@ impl Catalog {
             .collect()
     }
 
-    /// Columns of NEW that a trigger function may change; `None`: cannot be told, it may be all of them.
+    /// Columns of NEW that a trigger function may change, of types that keys have; `None`: cannot be told, it may be all of them.
     pub fn assigned_new_columns(&self, function: Oid, reader: &dyn BodyReader) -> Option<Vec<String>> {
-        let function = self.functions.get(&function)?;
+        // PostgreSQL's own change nothing in a row, or a tsvector.
+        let Some(function) = self.functions.get(&function) else { return (function < FIRST_USER_OID).then(Vec::new) };
         // What an extension's function (moddatetime and the like) changes its arguments say, which are not read.
         if function.is_extension_member || function.language != "plpgsql" {
             return None;

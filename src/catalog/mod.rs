@@ -33,6 +33,9 @@ pub use quote::{hex, quoted_identifier, quoted_literal, quoted_name, shown_name,
 
 pub type Oid = u32;
 
+/// FirstNormalObjectId: what has a lesser oid came with PostgreSQL, and is the same on every server of a version.
+pub const FIRST_USER_OID: Oid = 16_384;
+
 /// Everything known of one database's schema.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
