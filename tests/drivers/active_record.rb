@@ -146,7 +146,7 @@ def structure
     end
     told("indexes", db.indexes(table).map { |index| [index.name, index.columns, index.unique, index.where, index.orders, index.using, index.valid?] rescue [index.name, index.columns, index.unique, index.where, index.orders, index.using] })
     told("foreign keys", db.foreign_keys(table).map { |key| [key.name, key.from_table, key.to_table, key.column, key.primary_key, key.validated?] })
-    told("constraints", db.check_constraints(table).map { |check| [check.name, check.expression] })
+    told("constraints", db.check_constraints(table).map { |check| [check.name, check.expression] }.sort)
     told("primary key", [db.primary_key(table), db.primary_keys(table), db.table_comment(table)])
   end
   told("tables", [own_tables, db.views & ["open_orders"], db.table_exists?(:orders), db.index_exists?(:orders, [:tenant_id, :title]), db.current_schema])
