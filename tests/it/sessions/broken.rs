@@ -179,18 +179,36 @@ async fn a_pipeline_over_shards_that_are_lost_is_answered_with_one_error() {
             shards.iter().for_each(|shard| stage.cluster.cable(*shard).cut());
             shards.iter().for_each(|shard| stage.cluster.cable(*shard).stall(false));
             if is_seen_before_sync {
+                for shard in shards {
+                    until_gone(&stage, *shard).await;
+                }
                 client.sync();
             }
             let told = client.transcript().await;
             let errors = told.matches("E(").count();
             assert!(errors == 1 && told.contains("E(08006 ") && told.ends_with("Z(I)"), "{shards:?}: {told}");
             for shard in shards {
-                let balance = format!("SELECT balance FROM accounts WHERE id = {}", stage.key(*shard, 0));
-                assert_eq!(client.value(&balance).await, "100", "{shards:?}");
+                let key = stage.key(*shard, 0);
+                let balance = client.value(&format!("SELECT balance FROM accounts WHERE id = {key}")).await;
+                // A Sync on its way may have come to the shard, and nobody can know.
+                assert!(balance == "100" || (balance == "5" && !is_seen_before_sync), "{shards:?}: {balance}");
+                succeed(&mut client, &format!("UPDATE accounts SET balance = 100 WHERE id = {key}")).await;
             }
         }
     }
     stage.assert_no_panic();
+}
+
+/// No transaction is open there any more.
+async fn until_gone(stage: &Stage, shard: usize) {
+    let direct = stage.cluster.connect_shard(shard).await;
+    let open =
+        "SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL";
+    let asked_at = Instant::now();
+    while !direct.query(open, &[]).await.expect("activity").is_empty() {
+        assert!(asked_at.elapsed() < Duration::from_secs(20), "shard {shard} has not noticed");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 async fn with_cables(shards: &[usize]) -> Stage {
