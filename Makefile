@@ -5,13 +5,14 @@ CARGO ?= cargo
 BINARIES = $(or $(CARGO_TARGET_DIR),target)/demo
 DEMO_ARGUMENTS = $(if $(PORT),--port $(PORT)) $(if $(SHARDS),--shards $(SHARDS)) $(if $(DETACH),--detach)
 # What is run with other versions of PostgreSQL than the system's, by the names of the tests. docs/operations.md has them as a table.
-TESTS_OF_18 = sessions::bodies sessions::copies sessions::cursors sessions::databases sessions::ddl:: sessions::explain \
-    sessions::held sessions::mixed sessions::own_definitions sessions::parity sessions::pinned sessions::prepared \
-    sessions::schema sessions::sealed:: sessions::temporary sessions::user_schemas transactions:: declare::check declare::keys \
-    declare::reading declare::reference_tables declare::shards online_moves::aborts online_moves::partitioned \
-    online_moves::references online_moves::rollbacks
-TESTS_OF_17 = servers:: relations:: declare::shards declare::reading:: sessions::bodies sessions::ddl:: sessions::parity transactions::dumps \
+TESTS_OF_18 = sessions::bodies sessions::copies sessions::cursors sessions::ddl:: sessions::held sessions::mixed \
+    sessions::own_definitions sessions::parity sessions::prepared sessions::schema sessions::sealed:: sessions::temporary \
+    transactions::atomic transactions::copies transactions::dumps transactions::one_time declare::check declare::keys \
+    declare::reading declare::shards online_moves::aborts online_moves::partitioned online_moves::rollbacks
+TESTS_OF_17 = servers:: relations:: declare::shards declare::reading:: sessions::bodies sessions::ddl:: transactions::dumps \
     online_moves::aborts
+# Tests wait a third of their time, moves most of all: for replication, for leases, for what was killed to come back.
+NEXTEST = $(CARGO) nextest run --locked --no-fail-fast --test-threads $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 ))
 # The directories of PostgreSQL 18's programs, beside which the tests of mixed clusters start the system's.
 FIND_18 = SHARDGATE_TEST_PG18=$${SHARDGATE_TEST_PG18:-$$(sh scripts/postgres.sh 18)} || exit 1; export SHARDGATE_TEST_PG18
 # The programs of $$major, to put before PATH.
@@ -54,7 +55,7 @@ test-only:
 	$(CARGO) test --locked --doc --quiet
 	@$(FIND_18); $(if $(PG),major=$(PG); $(FIND_MAJOR); export PATH="$$programs:$$PATH"; postgres --version;) \
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
-	    echo "$(CARGO) nextest run"; $(CARGO) nextest run --locked --no-fail-fast; \
+	    echo "$(CARGO) nextest run"; $(NEXTEST); \
 	else \
 	    echo "$(CARGO) test"; $(CARGO) test --locked --no-fail-fast --lib --bins --tests; \
 	fi
@@ -67,7 +68,7 @@ test-majors:
 	    case $$major in 18) tests='$(TESTS_OF_18)' ;; *) tests='$(TESTS_OF_17)' ;; esac; \
 	    version=$$(PATH="$$programs:$$PATH" postgres --version); ran="$$ran; $$version: $$tests"; echo "$$version"; \
 	    if $(CARGO) nextest --version >/dev/null 2>&1; then \
-	        PATH="$$programs:$$PATH" $(CARGO) nextest run --locked --no-fail-fast --test it -- $$tests || failed="$$failed $$major"; \
+	        PATH="$$programs:$$PATH" $(NEXTEST) --test it -- $$tests || failed="$$failed $$major"; \
 	    else \
 	        PATH="$$programs:$$PATH" $(CARGO) test --locked --no-fail-fast --test it -- $$tests || failed="$$failed $$major"; \
 	    fi; \

@@ -297,15 +297,18 @@ async fn what_newer_versions_have(cluster: &Cluster) {
 pub const VERSIONS: [(u32, &str); 4] = [
     (15, "every test (the version of the system that runs them)"),
     (16, "what is run by hand: `make test PG=16`"),
-    (17, "a part: adding shards, schema changes, what migrations send, dumps, moves that are given up"),
-    (18, "most of sessions and declarations, all of transactions and dumps, moves, their ends by kills, ways back"),
+    (17, "a part: adding shards, schema changes, dumps, moves that are given up"),
+    (
+        18,
+        "a part: most of sessions, transactions over several shards, declarations, dumps, moves that are given up or go back, of partitioned tables",
+    ),
 ];
 /// The home shard's and another one's.
 const MIXTURES: [(u32, u32); 2] = [(15, 18), (18, 15)];
 /// Names of tests that stand for what the table says of 17 and 18.
 const PARTS: [(u32, &[&str]); 2] = [
-    (17, &["declare::shards", "sessions::ddl::", "sessions::parity", "transactions::dumps", "online_moves::aborts"]),
-    (18, &["sessions::prepared", "sessions::parity", "transactions::", "declare::tables", "online_moves::rollbacks"]),
+    (17, &["declare::shards", "sessions::ddl::", "transactions::dumps", "online_moves::aborts"]),
+    (18, &["sessions::prepared", "sessions::parity", "transactions::atomic", "declare::keys", "online_moves::rollbacks"]),
 ];
 
 /// The table in the documentation is of what is run. `UPDATE_DOCS=1` writes it.
