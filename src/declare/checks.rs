@@ -6,7 +6,7 @@
 
 use crate::catalog::{
     Access, BodyReader, Catalog, Closure, Function, ObjectName, Oid, References, Relation, Trigger, Unique, quoted_identifier,
-    quoted_name,
+    quoted_literal, quoted_name, shown_name,
 };
 use crate::shard_key::KeyColumn;
 use crate::shardmap::{DeclaredFunction, GroupId, MapSnapshot, Table, TableKind};
@@ -133,7 +133,7 @@ impl Candidate<'_> {
     /// A trigger that fires at the wrong times or may change the row after it was routed. What it touches is the closure's.
     fn trigger(&self, trigger: &Trigger) -> Option<Obstacle> {
         let function = self.catalog.functions.get(&trigger.function);
-        let function_name = function.map_or_else(|| "?".to_owned(), |function| format!("{}.{}", function.schema, function.name));
+        let function_name = function.map_or_else(|| "?".to_owned(), |function| shown_name(&function.schema, &function.name));
         if function.is_some_and(|function| self.declared(function).is_some()) {
             return None;
         }
@@ -160,7 +160,8 @@ impl Candidate<'_> {
             what,
             remedy: format!(
                 "Drop or disable the trigger; or, if its function neither sets the key nor minds, say so: \
-                 SELECT shardgate.declare_function('{function_name}')."
+                 SELECT shardgate.declare_function({}).",
+                quoted_literal(&function_name)
             ),
         })
     }

@@ -55,6 +55,7 @@ mod schema;
 mod scripts;
 mod sealed;
 mod sealed_matrix;
+mod set_over;
 mod shard_defaults;
 mod snapshots;
 mod stage;

@@ -234,27 +234,21 @@ impl Session {
 
     fn begin(&mut self, modes: &TransactionModes, tag: &str) -> Result<(), Failure> {
         if self.transaction.is_open() {
-            if !std::mem::take(&mut self.batch.is_implicit) {
+            if !self.batch.is_implicit {
                 self.warn(SqlState::ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress");
             }
             if *modes != TransactionModes::default() {
+                // What fails here leaves no block behind that was none before.
                 self.change_modes(modes)?;
             }
+            self.batch.is_implicit = false;
         } else {
+            self.check_level_in_pipeline(modes)?;
             self.transaction.begin(modes.clone(), &self.settings);
             self.adopt_pipeline();
         }
         originate::command_complete(&mut self.client.output, tag);
         Ok(())
-    }
-
-    /// What ran earlier in this pipeline becomes part of the transaction, as in PostgreSQL: it must not be committed at Sync.
-    pub(in crate::session) fn adopt_pipeline(&mut self) {
-        for index in 0..self.transaction.participants().len() {
-            if self.transaction.participants().get(index).is_some_and(|participant| participant.needs_sync) {
-                self.transaction.catch_up(index, &self.gateway.registry);
-            }
-        }
     }
 
     /// COMMIT and ROLLBACK without BEGIN end what ran earlier in this pipeline.
@@ -291,7 +285,7 @@ impl Session {
         self.commit_everywhere().await?;
         originate::command_complete(&mut self.client.output, "COMMIT");
         if chain {
-            self.transaction.begin(modes, &self.settings);
+            self.begin_next(modes).await?;
         }
         Ok(())
     }
@@ -316,6 +310,12 @@ impl Session {
     ///
     /// Where several have written they agree first ([`Session::commit_on_several`]).
     pub(in crate::session) async fn commit_everywhere(&mut self) -> Result<(), Failure> {
+        if self.has_effects_to_settle()
+            && let Err(failure) = Box::pin(self.tell_what_was_set_over()).await
+        {
+            self.rollback_everywhere().await?;
+            return Err(failure);
+        }
         if !self.open_cursors.is_empty()
             && let Err(failure) = Box::pin(self.hold_cursors()).await
         {
@@ -465,7 +465,7 @@ impl Session {
             let modes = self.transaction.modes.clone();
             self.rollback_everywhere().await?;
             if chain {
-                self.transaction.begin(modes, &self.settings);
+                self.begin_next(modes).await?;
             }
         } else {
             self.end_pipeline(true).await?;
@@ -582,30 +582,6 @@ impl Session {
         }
         self.change_modes(modes)?;
         originate::command_complete(&mut self.client.output, "SET");
-        Ok(())
-    }
-
-    /// Of the open transaction. Once a shard has begun it must have them already.
-    fn change_modes(&mut self, modes: &TransactionModes) -> Result<(), PgError> {
-        let known = &self.transaction.modes;
-        let is_other_level = modes.isolation.is_some_and(|level| level != self.isolation());
-        let is_other_access = modes.is_read_only.is_some() && modes.is_read_only != known.is_read_only;
-        let is_other = is_other_level || is_other_access || modes.is_deferrable.is_some();
-        if is_other && self.transaction.participants().iter().any(|participant| participant.has_begun) {
-            if is_other_level {
-                let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
-                return Err(PgError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
-            }
-            return Err(PgError::unsupported(
-                "cannot change the mode of a transaction that has begun on a shard",
-                "Shards that joined before the change would not have it.",
-                "Give the mode with BEGIN, or before the first statement of the transaction.",
-            ));
-        }
-        let known = &mut self.transaction.modes;
-        known.isolation = modes.isolation.or(known.isolation);
-        known.is_read_only = modes.is_read_only.or(known.is_read_only);
-        known.is_deferrable = modes.is_deferrable.or(known.is_deferrable);
         Ok(())
     }
 

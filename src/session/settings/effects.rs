@@ -74,6 +74,11 @@ impl Session {
     pub(in crate::session) fn note_effects_of(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<(), PgError> {
         let changes_schema = matches!(statement.command, Command::Ddl { .. } | Command::Maintenance);
         self.running.effects.of_statement = None;
+        if matches!(statement.command, Command::Fetch { .. }) {
+            // The cursor's query goes on.
+            let may_set = self.shards_to_be_read().next().is_some();
+            self.running.effects.is_stale |= may_set;
+        }
         match &statement.effects {
             None => Ok(()),
             // Done by the session itself.
@@ -275,8 +280,8 @@ impl Session {
                 participant.connection.prepared.doubt_all();
             },
         );
-        self.running.effects.is_stale = true;
-        match self.read_back_settings().await {
+        self.running.effects.is_stale = false;
+        match self.read_back_from_shards().await {
             Ok(()) => Ok(()),
             Err(Failure::End(end)) => Err(end),
             Err(Failure::Error(_) | Failure::Shard(_) | Failure::Forwarded) => Err(SessionEnd::Fatal(unread())),
@@ -302,23 +307,25 @@ impl Session {
         if !self.running.effects.is_stale || self.transaction.status == Status::Failed {
             return Ok(());
         }
-        self.read_back_stale().await?;
+        if self.batch.is_open && !self.transaction.is_open() && self.shards_to_be_read().next().is_some() {
+            // What comes later in this pipeline may fail, and takes back what was set.
+            self.begin_for_pipeline();
+        }
+        self.read_back_from_shards().await?;
         self.running.effects.is_stale = false;
         Ok(())
     }
 
-    async fn read_back_stale(&mut self) -> Result<(), Failure> {
+    async fn read_back_from_shards(&mut self) -> Result<(), Failure> {
         let mut changed = Vec::new();
         let shards: Vec<_> = self.shards_to_be_read().collect();
-        if self.batch.is_open && !self.transaction.is_open() && !shards.is_empty() {
-            // What comes later in this pipeline may fail, and takes back what was set.
-            self.begin_for_pipeline();
-        }
+        // In one pipeline some may have been told only, for the transaction, what another one has set.
+        let are_told = shards.len() > 1 && !self.transaction.is_open();
         for shard in shards {
             let Some(index) = self.transaction.index_of(shard) else { continue };
             self.drain_with_flush(index).await?;
             self.sync(index).await?;
-            self.read_back(index, &mut changed).await?;
+            self.read_back(index, are_told, &mut changed).await?;
         }
         // Another user has no role yet.
         changed.sort_by_key(|change| change.name == "role");
@@ -328,6 +335,22 @@ impl Session {
         if !self.transaction.is_open() {
             let keeps_all = self.keeps_connections();
             self.transaction.participants_mut().iter_mut().for_each(|participant| settings_are_on_record(participant, keeps_all));
+        }
+        Ok(())
+    }
+
+    /// Before the COMMIT: what the client has set over what a function had set there, and nothing was sent since.
+    pub(in crate::session) async fn tell_what_was_set_over(&mut self) -> Result<(), Failure> {
+        let count = self.transaction.sets.len();
+        let is_behind = |participant: &&Participant| {
+            participant.has_begun && participant.settings_known < count && self.is_to_be_read(participant)
+        };
+        let behind: Vec<ShardId> = self.transaction.participants().iter().filter(is_behind).map(|one| one.shard).collect();
+        for shard in behind {
+            let Some(index) = self.transaction.index_of(shard) else { continue };
+            self.transaction.catch_up(index, &self.gateway.registry);
+            self.drain_with_flush(index).await?;
+            self.sync(index).await?;
         }
         Ok(())
     }
@@ -347,11 +370,18 @@ impl Session {
                 .is_some_and(|effects| !effects.settings.is_nothing() || (effects.is_unproven && is_kept()))
     }
 
-    async fn read_back(&mut self, index: usize, changed: &mut Vec<Changed>) -> Result<(), Failure> {
+    /// `is_told`: a setting may have been told to this shard, and be what it was by now.
+    async fn read_back(&mut self, index: usize, is_told: bool, changed: &mut Vec<Changed>) -> Result<(), Failure> {
         let Some(participant) = self.transaction.participants_mut().get_mut(index) else { return Ok(()) };
         let Some(effects) = participant.connection.effects.clone() else { return Ok(()) };
         let sql = match &effects.settings {
-            ChangedSettings::Named(names) if !effects.is_unproven => values_of(names.iter().map(String::as_str)),
+            ChangedSettings::Named(names) if !effects.is_unproven && !is_told => values_of(names.iter().map(String::as_str)),
+            ChangedSettings::Named(names) if !effects.is_unproven => {
+                let is_seen =
+                    |name: &&str| is_of_user(name) || name.contains('.') || participant.connection.settings.get(name).is_some();
+                let (seen, others): (Vec<&str>, Vec<&str>) = names.iter().map(String::as_str).partition(is_seen);
+                values_that_differ(&seen, &others)
+            }
             ChangedSettings::Named(_) | ChangedSettings::Nothing | ChangedSettings::Any => {
                 // The server does not list custom settings.
                 let named = match &effects.settings {
@@ -549,6 +579,17 @@ fn values_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
         sql.push_str(&format!("{before}({name},pg_catalog.current_setting({name},true))"));
     }
     sql
+}
+
+/// The same of the first ones, and of the others where the session has a value of its own.
+fn values_that_differ(names: &[&str], others: &[&str]) -> String {
+    let others: Vec<String> = others.iter().map(|name| quoted_literal(&name.to_ascii_lowercase())).collect();
+    let session = format!(
+        "SELECT name, pg_catalog.current_setting(name) FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session' \
+         AND pg_catalog.lower(name) OPERATOR(pg_catalog.=) ANY (ARRAY[{}]::pg_catalog.text[])",
+        others.join(",")
+    );
+    if names.is_empty() { session } else { format!("{} UNION ALL {session}", values_of(names.iter().copied())) }
 }
 
 /// Names that begin so are the language's own, and no others are taken.

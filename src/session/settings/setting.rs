@@ -5,6 +5,7 @@
 //! canonical form; inside a transaction that has reached a shard it runs there. Connections get it when they are next used,
 //! participants with their next statement.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -263,9 +264,16 @@ impl Session {
     }
 
     pub(in crate::session) fn reset_all(&mut self) -> Result<(), Failure> {
-        let kept = ["role", "session_authorization"];
-        let names: Vec<String> =
-            self.settings.iter().map(|(name, _)| name.to_owned()).filter(|name| !kept.contains(&name.as_str())).collect();
+        // What functions have set in this transaction is no setting of the session yet.
+        let of_transaction = self.transaction.sets.iter().filter_map(Told::setting).map(|set| set.name.as_str());
+        let names: BTreeSet<String> = self
+            .settings
+            .iter()
+            .map(|(name, _)| name)
+            .chain(of_transaction)
+            .filter(|name| !is_of_user(name))
+            .map(str::to_owned)
+            .collect();
         for name in names {
             let value = self.login.settings.get(&name).map(str::to_owned);
             self.record(&name, value, false);

@@ -105,6 +105,56 @@ impl Session {
         self.adopt_pipeline();
     }
 
+    /// What ran earlier in this pipeline becomes part of the transaction, as in PostgreSQL: it must not be committed at Sync.
+    pub(in crate::session) fn adopt_pipeline(&mut self) {
+        for index in 0..self.transaction.participants().len() {
+            if self.transaction.participants().get(index).is_some_and(|participant| participant.needs_sync) {
+                self.transaction.catch_up(index, &self.gateway.registry);
+            }
+        }
+    }
+
+    /// AND CHAIN: with the settings that the transaction before has left.
+    pub(in crate::session) async fn begin_next(&mut self, modes: TransactionModes) -> Result<(), SessionEnd> {
+        if self.has_effects_to_settle() {
+            Box::pin(self.settle_effects()).await?;
+        }
+        self.transaction.begin(modes, &self.settings);
+        Ok(())
+    }
+
+    /// Of the open transaction. Once a shard has begun it must have them already.
+    pub(in crate::session) fn change_modes(&mut self, modes: &TransactionModes) -> Result<(), PgError> {
+        let known = &self.transaction.modes;
+        let is_other_level = modes.isolation.is_some_and(|level| level != self.isolation());
+        let is_other_access = modes.is_read_only.is_some() && modes.is_read_only != known.is_read_only;
+        let is_other = is_other_level || is_other_access || modes.is_deferrable.is_some();
+        if is_other && self.transaction.participants().iter().any(|participant| participant.has_begun) {
+            if is_other_level {
+                return Err(after_a_query());
+            }
+            return Err(PgError::unsupported(
+                "cannot change the mode of a transaction that has begun on a shard",
+                "Shards that joined before the change would not have it.",
+                "Give the mode with BEGIN, or before the first statement of the transaction.",
+            ));
+        }
+        let known = &mut self.transaction.modes;
+        known.isolation = modes.isolation.or(known.isolation);
+        known.is_read_only = modes.is_read_only.or(known.is_read_only);
+        known.is_deferrable = modes.is_deferrable.or(known.is_deferrable);
+        Ok(())
+    }
+
+    /// Of a BEGIN behind other statements of its pipeline, which have begun under the level that is.
+    pub(in crate::session) fn check_level_in_pipeline(&self, modes: &TransactionModes) -> Result<(), PgError> {
+        let has_run = self.transaction.participants().iter().any(|participant| participant.needs_sync);
+        match modes.isolation.is_some_and(|level| level != self.isolation()) && has_run {
+            true => Err(after_a_query()),
+            false => Ok(()),
+        }
+    }
+
     /// That all these shards can take part in a commit over several; else a refusal that says which cannot, and why.
     pub(in crate::session) async fn check_commit_support(&mut self, shards: &[ShardId]) -> Result<(), Failure> {
         for shard in shards {
@@ -438,6 +488,11 @@ fn unknown(id: &str) -> PgError {
 }
 
 /// A notice's body as a message.
+fn after_a_query() -> PgError {
+    let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
+    PgError::new(SqlState::ACTIVE_SQL_TRANSACTION, message)
+}
+
 fn put_notice(out: &mut bytes::BytesMut, body: &Bytes) {
     let mut frame = crate::session::protocol::describe::error_frame(body).to_vec();
     if let Some(tag) = frame.first_mut() {
