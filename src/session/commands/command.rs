@@ -316,6 +316,7 @@ impl Session {
             self.rollback_everywhere().await?;
             return Err(failure);
         }
+        self.note_who_set_last();
         if !self.open_cursors.is_empty()
             && let Err(failure) = Box::pin(self.hold_cursors()).await
         {

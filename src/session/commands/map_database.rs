@@ -93,7 +93,7 @@ mod tests {
             there,
             [("default_transaction_read_only", "on"), ("search_path", "pg_catalog, shardgate, pg_temp"), ("timezone", "UTC"),]
         );
-        let set = |name: &str| LocalSetting { name: name.to_owned(), value: None, is_local: true };
+        let set = |name: &str| LocalSetting { name: name.to_owned(), value: None, is_local: true, by: None };
         assert!(
             is_told(MAP_DATABASE, &set("timezone")) && !is_told(MAP_DATABASE, &set("role")) && is_told(ShardId(1), &set("role"))
         );

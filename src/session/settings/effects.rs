@@ -47,6 +47,8 @@ pub(in crate::session) struct RunningEffects {
     told_by_words: BTreeSet<Kept>,
     /// Custom settings that functions may have set for a transaction.
     names_left: CustomNames,
+    /// Where functions of the transaction that ends have set a name last: that is the session's value.
+    set_last: BTreeMap<String, ShardId>,
     /// Settings may have been changed since they were read.
     is_stale: bool,
     /// A function of the session's statements may have made prepared statements.
@@ -327,8 +329,14 @@ impl Session {
             self.sync(index).await?;
             self.read_back(index, are_told, &mut changed).await?;
         }
+        let shards: Vec<ShardId> = self.transaction.participants().iter().map(|participant| participant.shard).collect();
+        let set_last = match self.transaction.is_open() {
+            true => BTreeMap::new(),
+            false => std::mem::take(&mut self.running.effects.set_last),
+        };
+        let is_last = |change: &Changed| set_last.get(&change.name) == shards.get(change.index);
         // Another user has no role yet.
-        changed.sort_by_key(|change| change.name == "role");
+        changed.sort_by_key(|change| (change.name == "role", is_last(change)));
         for change in changed {
             self.put_on_record(change).await?;
         }
@@ -337,6 +345,12 @@ impl Session {
             self.transaction.participants_mut().iter_mut().for_each(|participant| settings_are_on_record(participant, keeps_all));
         }
         Ok(())
+    }
+
+    /// Before the transaction ends: which shards' values count.
+    pub(in crate::session) fn note_who_set_last(&mut self) {
+        let of_functions = self.transaction.sets.last().filter_map(|set| Some((set.name.clone(), set.by?)));
+        self.running.effects.set_last = of_functions.collect();
     }
 
     /// Before the COMMIT: what the client has set over what a function had set there, and nothing was sent since.
@@ -403,6 +417,7 @@ impl Session {
                 values.entry(name).or_insert(value);
             }
         }
+        let is_open = self.transaction.is_open();
         let Some((participant, sets)) = self.transaction.with_sets(index) else { return Ok(()) };
         for name in values.keys() {
             participant.connection.custom_names.insert(name);
@@ -410,7 +425,9 @@ impl Session {
         }
         for (name, value) in &values {
             let before = believed(participant, sets, name);
-            if before != Some(value.as_str()) && (before.is_some() || !is_default(participant, name, value)) {
+            // Also where it is again what it was before.
+            let counts = !is_open && self.running.effects.set_last.get(name) == Some(&participant.shard);
+            if counts || before != Some(value.as_str()) && (before.is_some() || !is_default(participant, name, value)) {
                 changed.push(Changed { index, name: name.clone(), value: value.clone() });
             }
         }
@@ -458,6 +475,8 @@ impl Session {
         let known = self.transaction.sets.len();
         self.record(&name, Some(value.clone()), is_open);
         let known_now = self.transaction.sets.len();
+        let by = self.transaction.participants().get(index).map(|participant| participant.shard);
+        self.transaction.sets.set_by(known, by);
         let is_planted = self.gateway.commits.failpoints.has_planted("setting_not_on_record");
         if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             if is_open && participant.settings_known == known {

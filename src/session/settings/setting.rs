@@ -197,7 +197,7 @@ impl Session {
         self.outdate_portals(name);
         self.custom_names.insert(name);
         if self.transaction.is_open() {
-            let setting = LocalSetting { name: name.to_owned(), value: value.clone(), is_local };
+            let setting = LocalSetting { name: name.to_owned(), value: value.clone(), is_local, by: None };
             self.transaction.sets.push(Told::Setting(setting));
         }
         if is_local {

@@ -79,6 +79,8 @@ pub(super) struct LocalSetting {
     /// `None`: the default.
     pub value: Option<String>,
     pub is_local: bool,
+    /// Where a function has set it; `None`: the client itself has.
+    pub by: Option<ShardId>,
 }
 
 #[derive(Debug)]
@@ -357,7 +359,7 @@ mod tests {
         transaction.begin(TransactionModes::default(), &before);
         transaction.savepoint("a".into(), &before);
         let changed = Arc::new(before.with("work_mem", "1MB"));
-        let setting = LocalSetting { name: "work_mem".into(), value: Some("1MB".into()), is_local: false };
+        let setting = LocalSetting { name: "work_mem".into(), value: Some("1MB".into()), is_local: false, by: None };
         transaction.sets.push(Told::Setting(setting));
         transaction.savepoint("a".into(), &changed);
         transaction.fail();

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Deref;
 
 use super::{LocalSetting, Told};
+use crate::shardmap::ShardId;
 
 /// Reads as a list.
 #[derive(Debug, Default)]
@@ -19,6 +20,15 @@ impl Sets {
             self.places.entry(setting.name.clone()).or_default().push(self.all.len());
         }
         self.all.push(told);
+    }
+
+    /// Those from this one on are what a function has set on this shard.
+    pub fn set_by(&mut self, from: usize, shard: Option<ShardId>) {
+        for told in self.all.iter_mut().skip(from) {
+            if let Told::Setting(setting) = told {
+                setting.by = shard;
+            }
+        }
     }
 
     /// The last one of the name.
@@ -66,7 +76,8 @@ mod tests {
     #[test]
     fn the_last_of_a_name_counts_and_is_taken_back() {
         let mut sets = Sets::default();
-        let set = |value: &str| Told::Setting(LocalSetting { name: "a".into(), value: Some(value.into()), is_local: true });
+        let set =
+            |value: &str| Told::Setting(LocalSetting { name: "a".into(), value: Some(value.into()), is_local: true, by: None });
         let value = |sets: &Sets| sets.last_of("a").and_then(|set| set.value.clone());
         sets.push(set("1"));
         sets.push(Told::Constraints("SET CONSTRAINTS ALL DEFERRED".into()));

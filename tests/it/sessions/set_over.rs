@@ -79,9 +79,31 @@ async fn what_is_set_over_what_a_function_has_set_counts() {
                 assert_eq!(on_each(&stage, &mut one).await, wanted.replace("USER", &user), "{mode}: {script}; COMMIT");
             }
         }
+        where_functions_set_it_last(&stage, mode).await;
         in_pipelines(&stage, mode, &user).await;
         blocks_that_fail_at_once(&stage).await;
         stage.assert_log_is_clean();
+    }
+}
+
+/// Functions on several shards: the one that ran last counts, not the shard that joined last.
+async fn where_functions_set_it_last(stage: &Stage, mode: &str) {
+    let keys: Vec<i64> = (0..3).map(|shard| stage.key(shard, 0)).collect();
+    let on = |shard: usize, value: &str| format!("SELECT set_tenant('{value}') FROM accounts WHERE id = {}", keys[shard]);
+    for (script, wanted) in [
+        (vec![on(1, "a"), on(2, "b"), on(1, "c")], "c"),
+        (vec![on(2, "a"), on(0, "b"), on(1, "c"), on(0, "d")], "d"),
+        (vec![on(1, "a"), on(2, "b"), on(1, "0")], "0"),
+        (vec![on(1, "a"), "SAVEPOINT s".to_owned(), on(2, "b"), "ROLLBACK TO s".to_owned()], "a"),
+    ] {
+        let mut one = stage.client().await;
+        succeed(&mut one, TENANT).await;
+        succeed(&mut one, "BEGIN").await;
+        for statement in &script {
+            succeed(&mut one, statement).await;
+        }
+        succeed(&mut one, "COMMIT").await;
+        assert!(on_each(stage, &mut one).await.starts_with(&format!("{wanted} ")), "{mode}: {script:?}");
     }
 }
 
