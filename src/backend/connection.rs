@@ -14,6 +14,7 @@
 //! ```
 
 mod own;
+mod parting;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -677,20 +678,6 @@ impl Connection {
         }
         if self.output.is_empty() && self.output.capacity() > IDLE_BUFFER_BYTES {
             self.output = Output::default();
-        }
-    }
-
-    /// Tells the shard that the connection ends, as far as the socket takes it without waiting. Not where something is still to be
-    /// sent: of a statement that was sent in part it would be the last bytes, and make another one of it.
-    pub fn close(mut self) {
-        if !self.output.is_empty() {
-            return;
-        }
-        self.output.terminate();
-        let mut context = Context::from_waker(std::task::Waker::noop());
-        // The shard notices the closed socket anyway; Terminate only spares it a log line.
-        if self.poll_flush(&mut context).is_pending() {
-            tracing::trace!("terminate not sent");
         }
     }
 }
