@@ -266,6 +266,13 @@ async fn read_whole<S: CatalogSource>(
     leaves_out: bool,
     begun: Option<(i64, i64)>,
 ) -> Result<Snapshot, CatalogError> {
+    // All would be read only to learn that no text is there.
+    if printed.is_empty() && !leaves_out {
+        let missing = printed.missing(Rows::read_wanted(source).await?.take("wanted")?, None)?;
+        if !missing.is_empty() {
+            return Ok(Snapshot::Lacks(missing));
+        }
+    }
     let mut rows = Rows::read_whole(source, begun.map(|(_, bound)| bound)).await?;
     let missing = printed.missing(rows.take("wanted")?, None)?;
     if !missing.is_empty() && !leaves_out {

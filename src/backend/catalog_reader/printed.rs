@@ -140,6 +140,10 @@ impl Printed {
         self.kept.get(&(kind, oid)).and_then(|kept| kept.text.clone())
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty() && self.fresh.is_empty()
+    }
+
     /// `rows`: of a snapshot; of these units alone, if any are named. Returns what has to be printed first; nothing: every text of
     /// the snapshot is known.
     pub(super) fn missing(&mut self, rows: Vec<WantedRow>, of: Option<&BTreeSet<Unit>>) -> Result<Vec<Wanted>, CatalogError> {

@@ -114,6 +114,13 @@ const WITHOUT_UNITS: [&str; 6] = ["database", "schemas", "others", "operators", 
 pub(super) struct Rows(HashMap<String, Vec<Bytes>>);
 
 impl Rows {
+    /// Which texts are to be printed.
+    pub async fn read_wanted<S: CatalogSource>(source: &mut S) -> Result<Self, CatalogError> {
+        let wanted = schema_queries().filter(|(name, _)| *name == "wanted");
+        let queries = wanted.map(|(name, query)| (name, changes::of_units(query, None))).collect();
+        Self::read(source, &joined("", queries)).await
+    }
+
     /// Everything. `base`: with what the next reading compares with; its bound.
     pub async fn read_whole<S: CatalogSource>(source: &mut S, base: Option<i64>) -> Result<Self, CatalogError> {
         let mut queries: Vec<(&str, String)> =
