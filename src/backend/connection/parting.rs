@@ -86,7 +86,7 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         let stream = TcpStream::connect(address).await.expect("connected");
         let (mut shard, _) = listener.accept().await.expect("accepted");
-        let url = ShardUrl::parse(&format!("postgres://postgres@{address}/app")).expect("valid");
+        let url = ShardUrl::parse(&format!("postgres://postgres@{address}/app?sslmode=disable")).expect("valid");
         let endpoint = ShardEndpoint::of(url).expect("usable").remove(0);
         let key = BackendKey { process_id: 7, bytes: Bytes::from_static(&[0, 0, 0, 7, 0, 0, 0, 9]) };
         let greeting = Greeting { parameter_status: Vec::new(), backend_key: Some(key), leftover: BytesMut::new() };

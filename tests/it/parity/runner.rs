@@ -37,6 +37,11 @@ pub struct Runner<'a> {
     pub tally: Tally,
     /// The ways that statements are sent in, of those that a case has.
     pub modes: &'static [Mode],
+    /// In how many of them each case is sent; if not in all, the next case begins with the next way.
+    pub ways_per_case: usize,
+    /// What names the place of a case here is sent in every way.
+    pub listed: &'static str,
+    cases: usize,
     plain: RawClient,
     proxy: RawClient,
     binaries: HashMap<(u32, String), Option<Vec<u8>>>,
@@ -48,7 +53,8 @@ type Answers = Vec<Answer>;
 impl<'a> Runner<'a> {
     pub async fn new(world: &'a mut World) -> Self {
         let (plain, proxy) = (world.connect_plain().await, world.connect_proxy().await);
-        Self { world, tally: Tally::default(), modes: ALL_MODES, plain, proxy, binaries: HashMap::new() }
+        let (modes, ways_per_case) = (ALL_MODES, ALL_MODES.len());
+        Self { world, tally: Tally::default(), modes, ways_per_case, listed: "", cases: 0, plain, proxy, binaries: HashMap::new() }
     }
 
     pub async fn run(&mut self, cases: &[Case]) {
@@ -64,7 +70,14 @@ impl<'a> Runner<'a> {
                 (Protocols::All, true) => &[Mode::Simple, Mode::Text],
                 (Protocols::All, false) => &[Mode::Simple, Mode::Text, Mode::Binary, Mode::Declared],
             };
-            for mode in modes.iter().filter(|mode| self.modes.contains(mode)).copied().collect::<Vec<_>>() {
+            let mut wanted: Vec<Mode> = modes.iter().filter(|mode| self.modes.contains(mode)).copied().collect();
+            if self.ways_per_case < wanted.len() {
+                let first = self.cases % wanted.len();
+                wanted.rotate_left(first);
+            }
+            self.cases += 1;
+            let is_listed = self.listed.lines().any(|line| line.split(' ').nth(1) == Some(&*case.place));
+            for mode in wanted.into_iter().take(if is_listed { ALL_MODES.len() } else { self.ways_per_case }) {
                 self.run_in(case, mode).await;
             }
         }

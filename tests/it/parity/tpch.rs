@@ -21,7 +21,7 @@ async fn tpch_is_answered_as_by_one_postgresql_with_facts_sharded() {
 }
 
 async fn compare(layout: Layout) {
-    let scale = number("SHARDGATE_TPCH_SCALE").unwrap_or(volume(100, 1000) as f64 / 1000.0);
+    let scale = number("SHARDGATE_TPCH_SCALE").unwrap_or(volume(50, 1000) as f64 / 1000.0);
     let only = number("SHARDGATE_TPCH_ONLY");
     let cluster = Cluster::start(3).await;
     cluster.map_server().create_database("plain").await.expect("the plain database");

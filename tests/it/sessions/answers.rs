@@ -26,7 +26,7 @@ async fn two_hundred_clients_on_five_connections_get_their_own_answers() {
     ];
     let stage = Stage::start(2, ProxyOptions { settings: settings.into(), ..ProxyOptions::default() }).await;
     let seed: u64 = rand::random();
-    let tally = Arc::new(Tally { wanted: volume(100_000, 1_000_000), ..Tally::default() });
+    let tally = Arc::new(Tally { wanted: volume(50_000, 1_000_000), ..Tally::default() });
     let keys = [0, 1].map(|shard| (0..20).map(|nth| stage.key(shard, nth)).collect::<Vec<_>>());
     let mut askers = JoinSet::new();
     for number in 0..CLIENTS {

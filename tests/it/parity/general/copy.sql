@@ -378,6 +378,7 @@ COPY accounts (id, name) FROM STDIN (ENCODING 'SJIS');
 1	a
 \.
 --! refused
+--! simple
 COPY accounts (id, name) FROM STDIN WHERE opened < now();
 1	a
 \.
