@@ -159,6 +159,8 @@ pub struct Connection {
     pub runtime: usize,
     /// A cancel request may still arrive at this backend: it must be proven quiet before anyone else gets it.
     pub is_cancel_pending: bool,
+    /// What is owed prepares or ends a transaction: no cancel request goes there when the connection is closed.
+    pub ends_transaction: bool,
     /// Who has drawn from the shard's own sequences on it last, a session and the how manieth time.
     pub drawn_by: Option<(i32, u64)>,
     /// The session left something behind that no SET can undo.
@@ -222,6 +224,7 @@ impl Connection {
             idle_since: None,
             runtime,
             is_cancel_pending: false,
+            ends_transaction: false,
             drawn_by: None,
             is_pinned: false,
             generation: 0,

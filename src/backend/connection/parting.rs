@@ -4,9 +4,12 @@
 //! keep its locks. So it is asked to cancel. A request that comes before the backend has begun with the statement has no effect: the
 //! requests are repeated until the backend has closed its side. Nobody waits for this, and nothing of an answer is kept.
 //!
+//! What prepares or commits is never asked to cancel: a commit that waits for a synchronous standby would be seen before it is there, and
+//! a fail-over would lose what others have relied on.
+//!
 //! ```text
-//!   close ─► Terminate, end of the stream ─┬─ nothing is owed ─────────────────────────────► dropped
-//!                                          └─ an answer is owed ─► cancel ⇄ pause ─► the backend has gone ─► dropped
+//!   close ─► Terminate ─┬─ nothing is owed, or the end of a transaction ──────────────────────────────► dropped
+//!                       └─ another answer is owed ─► end of the stream ─► cancel ⇄ pause ─► the backend has gone ─► dropped
 //! ```
 
 use std::future::poll_fn;
@@ -34,6 +37,7 @@ impl Connection {
             }
         }
         if self.owes()
+            && !self.ends_transaction
             && self.cancel_handle.is_some()
             && let Ok(runtime) = Handle::try_current()
         {
@@ -80,12 +84,12 @@ mod tests {
     use crate::config::ShardUrl;
     use crate::net::{ShardEndpoint, ShardStream};
 
-    #[tokio::test]
-    async fn what_runs_is_asked_to_cancel_until_it_has_ended() {
+    /// That has been asked for something, its shard's side, and where cancel requests come.
+    async fn asked() -> (Connection, TcpStream, TcpListener) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("an address");
         let stream = TcpStream::connect(address).await.expect("connected");
-        let (mut shard, _) = listener.accept().await.expect("accepted");
+        let (shard, _) = listener.accept().await.expect("accepted");
         let url = ShardUrl::parse(&format!("postgres://postgres@{address}/app?sslmode=disable")).expect("valid");
         let endpoint = ShardEndpoint::of(url).expect("usable").remove(0);
         let key = BackendKey { process_id: 7, bytes: Bytes::from_static(&[0, 0, 0, 7, 0, 0, 0, 9]) };
@@ -94,6 +98,12 @@ mod tests {
         connection.output.query(&Own::Constants.text("SELECT"));
         connection.flush().await.expect("sent");
         assert!(connection.owes());
+        (connection, shard, listener)
+    }
+
+    #[tokio::test]
+    async fn what_runs_is_asked_to_cancel_until_it_has_ended() {
+        let (connection, mut shard, listener) = asked().await;
         let ended = tokio::spawn(connection.until_its_backend_ends());
         for _ in 0..3 {
             let (mut request, _) = listener.accept().await.expect("a cancel request");
@@ -106,5 +116,15 @@ mod tests {
         assert!(!asked.is_empty());
         drop(shard);
         timeout(Duration::from_secs(20), ended).await.expect("it goes on").expect("no panic");
+    }
+    #[tokio::test]
+    async fn the_end_of_a_transaction_is_not_asked_to_cancel() {
+        let tasks = || Handle::current().metrics().num_alive_tasks();
+        for (ends_transaction, wanted) in [(true, 0), (false, 1)] {
+            let (mut connection, _shard, _listener) = asked().await;
+            connection.ends_transaction = ends_transaction;
+            connection.close();
+            assert_eq!(tasks(), wanted);
+        }
     }
 }

@@ -108,6 +108,7 @@ pub async fn ask(connection: &mut Connection, texts: &[String], patience: Durati
     for text in texts {
         connection.output.query(&Own::Transaction.text(text));
     }
+    connection.ends_transaction = true;
     connection.unnamed = None;
     let mut answers = Vec::with_capacity(texts.len());
     for _ in texts {
@@ -125,6 +126,7 @@ pub async fn ask(connection: &mut Connection, texts: &[String], patience: Durati
             break;
         }
     }
+    connection.ends_transaction = connection.owes();
     answers.resize_with(texts.len(), Answer::default);
     answers
 }

@@ -456,9 +456,14 @@ impl Session {
             return Ok(());
         }
         connection.output.query(&Own::Transaction.text(text));
+        connection.ends_transaction = text == "COMMIT";
         connection.unnamed = None;
         connection.expect(Reply::Query, false);
-        self.drain(index).await
+        let drained = self.drain(index).await;
+        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
+            participant.connection.ends_transaction &= participant.connection.owes();
+        }
+        drained
     }
 
     async fn rollback(&mut self, chain: bool) -> Result<(), Failure> {
