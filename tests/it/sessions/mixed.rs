@@ -141,9 +141,15 @@ async fn large_objects_are_read_and_written_by_function_calls() {
     let stage = Stage::start(2, ProxyOptions::default()).await;
     stage.create_plain().await;
     let mut told = Vec::new();
-    for client in [&mut stage.plain_client().await, &mut stage.client().await] {
+    let (mut plain, mut client) = (stage.plain_client().await, stage.client().await);
+    // From 18 on a call in an open pipeline leaves its transaction open, up to the Sync; the proxy ends it, as for a Query.
+    let ends_a_pipeline = server_major(&mut plain).await < 18;
+    for client in [&mut plain, &mut client] {
         let mut answers = Vec::new();
         for message in LARGE_OBJECT_CALLS {
+            if matches!(message, Sent::Pipelined(_)) && !ends_a_pipeline {
+                continue;
+            }
             match message {
                 Sent::Query(text) => drop(client.query(&stage.fill_in(text))),
                 Sent::Pipelined(text) => drop(client.unnamed(&stage.fill_in(text), &[])),
