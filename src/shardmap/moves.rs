@@ -211,9 +211,19 @@ pub struct Move {
     pub is_due: bool,
     /// It waits out its grace period, and was looked at a moment ago.
     pub rests: bool,
+    pub asked_by: Option<String>,
 }
 
+/// How a change of the schema asks moves to be aborted; behind it stands which.
+const GAVE_WAY: &str = "gave way to ";
+
 impl Move {
+    /// Why it is aborted, where that is asked for.
+    pub fn abort_reason(&self) -> String {
+        let of_schema_change = self.asked_by.as_deref().filter(|asked_by| asked_by.starts_with(GAVE_WAY));
+        of_schema_change.unwrap_or("aborted").to_owned()
+    }
+
     /// It was remembered by a driver.
     pub fn remembers(&self, what: &str) -> bool {
         self.journal.get(what).is_some()
@@ -313,7 +323,7 @@ impl Store {
                     m.bytes_expected, m.lag_bytes, m.pause_ms, m.error, m.is_rollback, shardgate_map.can_roll_back(m),
                     to_char(m.finish_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC', due.is_due,
                     coalesce(m.state = 'switched' AND m.journal ? 'settled' AND m.asked IS NULL AND NOT due.is_due
-                             AND m.driver_seen > clock_timestamp() - make_interval(secs => $2), false)
+                             AND m.driver_seen > clock_timestamp() - make_interval(secs => $2), false), m.asked_by
              FROM shardgate_map.move m
              CROSS JOIN LATERAL (SELECT coalesce(m.finish_at <= clock_timestamp(), false) AND NOT m.journal ? 'differs' AS is_due) due
              WHERE {condition} ORDER BY m.move_id"
@@ -472,9 +482,9 @@ impl Store {
 
     /// Asks moves before their switch to give way to a change of the schema. Gives those that are in its way still. Refused, and nothing
     /// asked, where one stays for longer than this unless a person ends it.
-    pub async fn give_way(&self, asked_by: &str, patience: Duration) -> Result<Vec<MoveId>, StoreError> {
+    pub async fn give_way(&self, change: &str, patience: Duration) -> Result<Vec<MoveId>, StoreError> {
         let give_way = "SELECT shardgate_map.give_way($1, make_interval(secs => $2))";
-        let row = self.change(sqlx::query(give_way).bind(asked_by).bind(patience.as_secs_f64())).await?;
+        let row = self.change(sqlx::query(give_way).bind(format!("{GAVE_WAY}{change}")).bind(patience.as_secs_f64())).await?;
         Ok(read::<Vec<i32>>(&row, 0)?.into_iter().map(MoveId).collect())
     }
 
@@ -532,6 +542,7 @@ fn move_of_row(row: &sqlx::postgres::PgRow) -> Result<Move, StoreError> {
         finish_at: read(row, 18)?,
         is_due: read(row, 19)?,
         rests: read(row, 20)?,
+        asked_by: read(row, 21)?,
     })
 }
 

@@ -111,7 +111,7 @@ impl Driver {
 
     async fn run(&self, the_move: Move, term: Term, beside: Beside) -> Result<(), Stop> {
         if the_move.state == MoveState::Planned && the_move.asked == Some(Asked::Abort) {
-            return Err(Stop::Withdraw("aborted".to_owned()));
+            return Err(Stop::Withdraw(the_move.abort_reason()));
         }
         let is_abort_asked = the_move.asked == Some(Asked::Abort);
         let (state, reason) = (the_move.state, the_move.error.clone());
@@ -142,7 +142,9 @@ impl Driver {
             ticks.tick().await;
             let told = beside.progress.lock().clone();
             match self.store.keep_move(id, term, &told).await {
-                Ok(Some(Asked::Abort)) if is_interrupted_by_abort(state) => return Stop::Abort("aborted".to_owned()),
+                Ok(Some(Asked::Abort)) if is_interrupted_by_abort(state) => {
+                    return self.require(id).await.map_or_else(Stop::from, |asked| Stop::Abort(asked.abort_reason()));
+                }
                 Ok(_) => {}
                 // Away: the driver goes on as long as nobody else has taken the move, which the shards know as well.
                 Err(StoreError::Unreachable(_) | StoreError::OutcomeUnknown(_)) => {}
@@ -244,7 +246,7 @@ async fn has_gone_on(moving: &mut Moving, is_abort_asked: bool) -> Result<bool, 
         return Ok(true);
     }
     if is_abort_asked {
-        return Err(Stop::Abort("aborted".to_owned()));
+        return Err(Stop::Abort(moving.the_move.abort_reason()));
     }
     servers::require_same(moving).await?;
     if moving.the_move.state != MoveState::Preparing {
