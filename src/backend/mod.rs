@@ -18,6 +18,7 @@ mod pool;
 mod prepared;
 mod registration;
 mod reset;
+pub mod schema_reader;
 mod settings;
 mod shard_text;
 mod target;

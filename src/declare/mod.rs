@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::backend::schema_reader::SchemaReaders;
 use crate::catalog::Catalog;
 use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
@@ -108,6 +109,7 @@ pub struct Control {
     ids: functions::UniqueIds,
     /// A piece of a table by time may be due.
     time_partitions: Notify,
+    schema_readers: SchemaReaders,
 }
 
 impl Control {
@@ -115,7 +117,8 @@ impl Control {
     pub fn new(map: Arc<ShardMap>, client_roles: Vec<String>) -> Self {
         let grace_ms = MoveOptions::default().grace_ms;
         let (ids, time_partitions) = (functions::UniqueIds::default(), Notify::new());
-        Self { map, client_roles, grace_ms, rebalancer: None, ids, time_partitions }
+        let schema_readers = SchemaReaders::default();
+        Self { map, client_roles, grace_ms, rebalancer: None, ids, time_partitions, schema_readers }
     }
 
     /// Of moves that are started in SQL.
@@ -126,6 +129,11 @@ impl Control {
     /// Who plans `rebalance()`.
     pub fn with_rebalancer(self, rebalancer: Rebalancer) -> Self {
         Self { rebalancer: Some(rebalancer), ..self }
+    }
+
+    /// Of this proxy.
+    pub fn schema_readers(&self) -> &SchemaReaders {
+        &self.schema_readers
     }
 
     fn drives_moves(&self) -> bool {

@@ -10,7 +10,7 @@ use super::gate::{self, LockedTables};
 use super::reading;
 use super::shard_connection::ShardConnection;
 use super::sharding::{ensure_table, refuse, refuse_changed_schema};
-use super::shards::read_catalog;
+use super::shards::read_schema;
 use super::turn::{Turn, Unmade, repeated};
 use super::{BODY_READER, Caller, Control, names, rows_copy, sequences};
 use crate::catalog::{Catalog, Relation, RelationKind};
@@ -24,7 +24,7 @@ pub(super) async fn declare(control: &Control, caller: &Caller, table: &str) -> 
 async fn declare_once(control: &Control, caller: &Caller, table: &str) -> Result<(), Unmade> {
     let mut turn = Turn::take(control).await?.ok_or_else(no_shard)?;
     turn.require_writable()?;
-    let mut catalog = Arc::new(read_catalog(&mut turn.home).await?);
+    let mut catalog = Arc::new(read_schema(control, &turn.home_shard, &mut turn.home).await?);
     let relation = names::find_table(&catalog, caller, table)?;
     if relation.kind == RelationKind::PartitionedTable {
         return Err(PgError::unsupported(
@@ -52,7 +52,7 @@ async fn declare_once(control: &Control, caller: &Caller, table: &str) -> Result
     }
     refuse_obstacles(&turn, &catalog, relation)?;
     if Box::pin(sequences::adopt(control, caller, &turn.snapshot, &mut turn.home, relation)).await? {
-        catalog = Arc::new(read_catalog(&mut turn.home).await?);
+        catalog = Arc::new(read_schema(control, &turn.home_shard, &mut turn.home).await?);
     }
     let relation = names::find_table(&catalog, caller, table)?;
     Box::pin(copy_and_store(control, caller, turn, &catalog, relation)).await
@@ -73,10 +73,10 @@ async fn copy_and_store(
     relation: &Relation,
 ) -> Result<(), Unmade> {
     let mut others = Vec::new();
-    for shard in turn.snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state.is_ready()) {
+    for shard in &turn.other_shards() {
         let mut connection = control.open(shard).await?;
         sequences::adopt_elsewhere(control, &mut connection, relation).await?;
-        Box::pin(ensure_table(&mut turn.home, &turn.home_shard.url, catalog, relation, &mut connection)).await?;
+        Box::pin(ensure_table(control, &mut turn, catalog, relation, (shard, &mut connection))).await?;
         sequences::own(&mut connection, &sequences::cluster_sequences(relation)).await?;
         others.push(connection);
     }

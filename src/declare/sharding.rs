@@ -21,7 +21,7 @@ use super::key::TableKey;
 use super::plan_tables::are_alike;
 use super::reading;
 use super::shard_connection::ShardConnection;
-use super::shards::read_catalog;
+use super::shards::read_schema;
 use super::turn::{Turn, Unmade, repeated};
 use super::{BODY_READER, Caller, Control, names, placement, rows_copy, schema_copy, sequences};
 
@@ -181,7 +181,7 @@ fn parse_partitions(name: &str, count: i32) -> Result<u32, PgError> {
 async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> Result<(), Unmade> {
     let mut turn = Turn::take(control).await?.ok_or_else(no_shard)?;
     turn.require_writable()?;
-    let mut catalog = Arc::new(read_catalog(&mut turn.home).await?);
+    let mut catalog = Arc::new(read_schema(control, &turn.home_shard, &mut turn.home).await?);
     let relations = find_tables(&catalog, caller, request)?;
     let had_leftover = gate::open_leftovers(control, &mut turn.home, &family_names(&catalog, &relations)).await?;
     for (relation, (_, key)) in relations.iter().zip(&request.tables) {
@@ -200,14 +200,14 @@ async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> R
         has_adopted |= Box::pin(sequences::adopt(control, caller, &turn.snapshot, &mut turn.home, relation)).await?;
     }
     if has_adopted {
-        catalog = Arc::new(read_catalog(&mut turn.home).await?);
+        catalog = Arc::new(read_schema(control, &turn.home_shard, &mut turn.home).await?);
     }
     let relations = find_tables(&catalog, caller, request)?;
-    for shard in turn.snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state.is_ready()) {
+    for shard in &turn.other_shards() {
         let mut connection = control.open(shard).await?;
         for relation in &relations {
             sequences::adopt_elsewhere(control, &mut connection, relation).await?;
-            Box::pin(ensure_table(&mut turn.home, &turn.home_shard.url, &catalog, relation, &mut connection)).await?;
+            Box::pin(ensure_table(control, &mut turn, &catalog, relation, (shard, &mut connection))).await?;
             sequences::own(&mut connection, &sequences::cluster_sequences(relation)).await?;
             refuse_rows(&mut connection, relation).await?;
         }
@@ -605,7 +605,7 @@ async fn refuse_new_rows(home: &mut ShardConnection, relations: &[&Relation]) ->
 pub(super) async fn refuse_changed_schema(control: &Control, home: &Shard, checked: &Catalog) -> Result<(), Unmade> {
     // The other connection is in a transaction, and the schema is read in one of its own.
     let mut connection = control.open(home).await?;
-    let now = read_catalog(&mut connection).await?;
+    let now = read_schema(control, home, &mut connection).await?;
     connection.close().await;
     if now.digest == checked.digest {
         return Ok(());
@@ -634,21 +634,21 @@ pub(super) fn refuse(what: &str, obstacles: &[Obstacle]) -> Result<(), PgError> 
 
 /// The table is on the shard as at home; where it is missing it is made.
 pub(super) async fn ensure_table(
-    home: &mut ShardConnection,
-    home_url: &str,
+    control: &Control,
+    turn: &mut Turn,
     home_catalog: &Catalog,
     relation: &Relation,
-    shard: &mut ShardConnection,
+    (shard, connection): (&Shard, &mut ShardConnection),
 ) -> Result<(), PgError> {
     let wanted = home_catalog.definitions_of_family(relation);
     let found_there = |there: &Catalog| match there.resolve(Some(&relation.schema), &relation.name, &[]) {
         Some(relation) => there.definitions_of_family(relation),
         None => Definitions::default(),
     };
-    let mut found = found_there(&read_catalog(shard).await?);
+    let mut found = found_there(&read_schema(control, shard, connection).await?);
     if found.is_empty() && !wanted.is_empty() {
-        schema_copy::copy_table(home, home_url, &home_catalog.family(relation), shard).await?;
-        found = found_there(&read_catalog(shard).await?);
+        schema_copy::copy_table(&mut turn.home, &turn.home_shard.url, &home_catalog.family(relation), connection).await?;
+        found = found_there(&read_schema(control, shard, connection).await?);
     }
     let differences = wanted.differences(&found);
     if differences.is_empty() {
@@ -658,7 +658,7 @@ pub(super) async fn ensure_table(
         SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
         format!("table \"{}\" is not the same on shard \"{}\"", relation.name, shard.name),
     )
-    .with_detail(format!("Here: shard \"{}\", there: shard \"{}\".\n{}.", home.name, shard.name, differences.join(";\n")))
+    .with_detail(format!("Here: shard \"{}\", there: shard \"{}\".\n{}.", turn.home.name, shard.name, differences.join(";\n")))
     .with_hint("Make the tables alike; \"shardgate check\" lists all differences."))
 }
 

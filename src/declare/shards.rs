@@ -17,11 +17,15 @@ use super::shard_connection::{ShardConnection, on_primary};
 use super::turn::{Turn, Unmade, repeated};
 use super::{Control, arguments::Arguments, schema_copy, sequences, sharding, support};
 use crate::backend::catalog_reader::{self, CatalogError, WhenHeld};
-use crate::catalog::{Catalog, Relation, quoted_name};
+use crate::backend::schema_reader::OPENS_WITHIN;
+use crate::catalog::{Catalog, Held, Relation, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::shardmap::{MapSnapshot, MoveState, NewShard, Planned, Shard, ShardId, ShardState, Silent, Table, TableKind};
 
 const DUPLICATE: SqlState = SqlState::DUPLICATE_OBJECT;
+
+/// For somebody else who reads the shard's schema.
+const READER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How many differences of two schemas an error lists.
 const DIFFERENCES_MAX: usize = 20;
@@ -59,7 +63,7 @@ async fn add_once(control: &Control, actor: &str, new: &NewShard<'_>) -> Result<
     let uuid = support::ensure(&mut shard, &control.client_roles).await?;
     let new = &NewShard { identity: Some(&uuid), ..new.clone() };
     refuse_same_database(&turn.snapshot, new, &uuid).await?;
-    let home_catalog = Box::pin(match_schemas(&mut turn.home, &turn.home_shard, &mut shard)).await?;
+    let home_catalog = Box::pin(match_schemas(control, &mut turn.home, &turn.home_shard, &mut shard)).await?;
     refuse_rows_of_sharded_tables(&turn.snapshot, &home_catalog, &mut shard).await?;
     control.map.store().add_shard(turn.planned()?, actor, new).await?;
     let result = Box::pin(prepare(control, actor, &mut turn, &mut shard, &home_catalog)).await;
@@ -195,8 +199,22 @@ async fn refuse_same_database(snapshot: &MapSnapshot, new: &NewShard<'_>, uuid: 
     Ok(())
 }
 
+/// The shard's schema as it is committed now. `own`: what has to be waited for is waited for there.
+pub(super) async fn read_schema(control: &Control, shard: &Shard, own: &mut ShardConnection) -> Result<Catalog, PgError> {
+    if let Some(mut reader) = control.schema_readers().of(shard, READER_PATIENCE).await {
+        let reading = Box::pin(reader.read(shard, OPENS_WITHIN));
+        match on_primary(own.pledge.as_ref(), &own.name, reading).await? {
+            Ok(catalog) if catalog.held == Held::Nothing => return Ok(catalog),
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, shard = shard.name, "its schema is read by another connection"),
+        }
+    }
+    read_catalog(own).await
+}
+
+/// By this connection: everything at first, then what has changed since. Not in a transaction.
 pub(super) async fn read_catalog(shard: &mut ShardConnection) -> Result<Catalog, PgError> {
-    let reading = catalog_reader::read(&mut shard.connection, &mut shard.known, WhenHeld::Wait(LOCK_PATIENCE));
+    let reading = catalog_reader::read_changes(&mut shard.connection, &mut shard.known, WhenHeld::Wait(LOCK_PATIENCE));
     on_primary(shard.pledge.as_ref(), &shard.name, reading).await?.map_err(|error| match error {
         CatalogError::Query { part, source, .. } => match source.downcast_ref() {
             Some(source) => shard.error(source),
@@ -208,12 +226,13 @@ pub(super) async fn read_catalog(shard: &mut ShardConnection) -> Result<Catalog,
 
 /// Gives an empty shard the home shard's schema; any other must have it already. Returns the home shard's catalogue.
 async fn match_schemas(
+    control: &Control,
     home: &mut ShardConnection,
     home_shard: &Arc<Shard>,
     shard: &mut ShardConnection,
 ) -> Result<Catalog, PgError> {
     check_database(home, shard).await?;
-    let wanted = read_catalog(home).await?;
+    let wanted = read_schema(control, home_shard, home).await?;
     let found = read_catalog(shard).await?;
     if found.digest == wanted.digest {
         return Ok(wanted);
@@ -296,7 +315,7 @@ async fn prepare(
         return Err(error.into());
     }
     let gates = locked.close_gates().await?;
-    if let Err(error) = Box::pin(compare_again(&mut turn.home, shard)).await {
+    if let Err(error) = Box::pin(compare_again(control, turn, shard)).await {
         gates.open(&mut turn.home).await?;
         return Err(error.into());
     }
@@ -316,9 +335,10 @@ fn who_may_write_copies(snapshot: &MapSnapshot, home: ShardId) -> Silent {
 }
 
 /// Schema changes go to registered shards; what slipped in before this one was registered shows here.
-async fn compare_again(home: &mut ShardConnection, shard: &mut ShardConnection) -> Result<(), PgError> {
-    let (wanted, found) = (read_catalog(home).await?, read_catalog(shard).await?);
-    refuse_differences(home, &wanted, shard, &found, "The home shard's schema was changed meanwhile")
+async fn compare_again(control: &Control, turn: &mut Turn, shard: &mut ShardConnection) -> Result<(), PgError> {
+    let wanted = read_schema(control, &turn.home_shard, &mut turn.home).await?;
+    let found = read_catalog(shard).await?;
+    refuse_differences(&turn.home, &wanted, shard, &found, "The home shard's schema was changed meanwhile")
 }
 
 /// Those that refer to others come after them, so that foreign keys hold while copying.

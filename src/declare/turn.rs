@@ -90,6 +90,11 @@ impl Turn {
         Ok(self.planned)
     }
 
+    /// But the home shard, where statements go.
+    pub(super) fn other_shards(&self) -> Vec<Arc<Shard>> {
+        self.snapshot.shards.iter().filter(|shard| !shard.is_home && shard.state.is_ready()).cloned().collect()
+    }
+
     /// After a change of its own the declaration goes on as a new one, planned by the map as it is now.
     pub(super) async fn begin_again(&mut self, control: &Control) -> Result<(), PgError> {
         (self.planned, self.snapshot) = begin(control).await?;

@@ -12,7 +12,6 @@ use super::cancel::CancelRegistry;
 use super::commands::clients::Clients;
 use super::ddl::drift::Drift;
 use super::ddl::schema::{CatalogMark, Unread};
-use super::ddl::schema_reader::{KnownByShard, SchemaReader};
 use super::protocol::describe::Description;
 use super::protocol::foreign_oids::KnownOids;
 use super::protocol::greet::Greeting;
@@ -85,9 +84,6 @@ pub struct Gateway {
     pub(super) drift: ArcSwap<Drift>,
     /// Set while the home shard's schema cannot be read.
     pub(super) schema_unread: parking_lot::Mutex<Option<Unread>>,
-    /// Held while the home shard's schema is read.
-    pub(super) schema_reader: tokio::sync::Mutex<SchemaReader>,
-    pub(super) shards_known: KnownByShard,
 }
 
 /// Never the id of a real shard: those begin at 1.
@@ -159,8 +155,6 @@ impl Gateway {
             catalog_mark: ArcSwap::default(),
             drift: ArcSwap::default(),
             schema_unread: parking_lot::Mutex::default(),
-            schema_reader: tokio::sync::Mutex::default(),
-            shards_known: KnownByShard::default(),
             config,
             map,
             catalog: ArcSwap::from_pointee(Catalog::default()),

@@ -16,7 +16,7 @@ use crate::declare::functions::no_shard;
 use crate::declare::home_moves::{bring_home, refuse_company};
 use crate::declare::moves::{self, row, spread, spread_from_home, start};
 use crate::declare::sharding::{parse_strategy, refuse, refuse_changed_schema};
-use crate::declare::shards::read_catalog;
+use crate::declare::shards::read_schema;
 use crate::declare::turn::{Turn, Unmade, repeated};
 use crate::declare::undistribute::{Schema, home_catalog, refuse_rows_elsewhere, require_at_home};
 use crate::declare::{Caller, Control, names};
@@ -170,7 +170,7 @@ fn refuse_all(caller: &Caller, known: &Known<'_>, catalog: &Arc<Catalog>, plan: 
 async fn change_once(control: &Control, caller: &Caller, change: &Change<'_>) -> Result<(), Unmade> {
     let mut turn = Turn::take(control).await?.ok_or_else(no_shard)?;
     turn.require_writable()?;
-    let catalog = Arc::new(read_catalog(&mut turn.home).await?);
+    let catalog = Arc::new(read_schema(control, &turn.home_shard, &mut turn.home).await?);
     let known = Known::find(&turn.snapshot, &catalog, caller, change.table)?;
     let request = change.request(change.key.unwrap_or(&known.key), known.strategy, known.partitions)?;
     let schema = Schema { catalog: &catalog, map: &turn.snapshot };

@@ -11,8 +11,8 @@
 
 use std::sync::Arc;
 
-use super::schema_reader;
 use crate::backend::catalog_reader::Known;
+use crate::backend::schema_reader;
 use crate::catalog::Catalog;
 use crate::error::PgError;
 use crate::session::gateway::Gateway;

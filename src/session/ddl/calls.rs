@@ -17,8 +17,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::schema_reader::{self, READ_TIMEOUT};
+use super::own_catalog::READER_PATIENCE;
 use crate::backend::catalog_reader::Known;
+use crate::backend::schema_reader::{self, READ_TIMEOUT};
 use crate::catalog::{Definitions, ObjectName};
 use crate::error::PgError;
 use crate::session::protocol::statement::Statement;
@@ -88,14 +89,10 @@ impl Session {
 
     /// The texts that each of them had when it was read last: those that the body has made are new, and printed.
     async fn known_of(&self, shards: &[Arc<Shard>]) -> Result<Vec<(Arc<Shard>, Known)>, Failure> {
-        let home = self.home()?.id;
         let mut known = Vec::new();
         for shard in shards {
-            let of_shard = match shard.id == home {
-                true => self.gateway.compared_with(None).await,
-                false => self.gateway.shards_known.of(shard.id),
-            };
-            known.push((Arc::clone(shard), of_shard));
+            let reader = self.gateway.control.schema_readers().of(shard, READER_PATIENCE).await;
+            known.push((Arc::clone(shard), reader.map(|reader| reader.known().clone()).unwrap_or_default()));
         }
         Ok(known)
     }

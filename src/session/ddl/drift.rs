@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::schema_reader;
+use crate::backend::schema_reader::READ_TIMEOUT;
 use crate::catalog::{Catalog, Definitions, Held, ObjectName};
 use crate::error::PgError;
 use crate::session::gateway::Gateway;
@@ -49,13 +49,12 @@ impl Gateway {
         let tables: Vec<Arc<Table>> = before.tables.values().cloned().collect();
         let version = before.schema_version;
         drop(before);
-        self.shards_known.retain(&shards);
+        let readers = self.control.schema_readers();
+        readers.retain(&shards);
         let (mut found, mut besides) = (Drift::new(), BTreeSet::new());
         for shard in shards {
-            let mut known = self.shards_known.of(shard.id);
-            let read = schema_reader::read(&shard, &mut known).await;
-            self.shards_known.keep(shard.id, known);
-            match read {
+            let Some(mut reader) = readers.of(&shard, READ_TIMEOUT).await else { continue };
+            match reader.read_whole(&shard).await {
                 Ok(catalog) if catalog.held != Held::Nothing => tracing::debug!(shard = shard.name, "a part of its schema is held"),
                 Ok(catalog) => {
                     add_differences((&mut found, &mut besides), &tables, &home, &shard.name, &catalog);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::redefined::until;
-use super::schema_reader::OPENS_SOON;
+use crate::backend::schema_reader::OPENS_SOON;
 use crate::error::{PgError, SqlState};
 use crate::session::gateway::Gateway;
 use crate::session::{Failure, Session};
@@ -52,7 +52,7 @@ impl Session {
 impl Gateway {
     /// Cancel safe.
     async fn look_for_held(&self) -> Result<(), PgError> {
-        if let Ok(reader) = self.schema_reader.try_lock() {
+        if let Some(reader) = self.control.schema_readers().home_at_once() {
             Box::pin(self.read_catalog(reader, OPENS_SOON)).await?;
         }
         sleep(PAUSE).await;

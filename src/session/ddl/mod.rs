@@ -11,4 +11,3 @@ pub(super) mod patient;
 pub(super) mod redefined;
 pub(super) mod renamed;
 pub(super) mod schema;
-pub(super) mod schema_reader;

@@ -17,10 +17,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::backend::ConnectionError;
 use crate::backend::catalog_reader::{self, CatalogError, InTransaction, Known, WhenHeld};
+use crate::backend::schema_reader::READ_TIMEOUT;
 use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
 use crate::session::ddl::schema::same_oids;
-use crate::session::ddl::schema_reader::READ_TIMEOUT;
 use crate::session::gateway::Gateway;
 use crate::session::protocol::describe::error_frame;
 use crate::session::transaction::Status;
@@ -148,16 +148,16 @@ impl Session {
 impl Gateway {
     /// What has been read last. `own`: in this transaction.
     pub(super) async fn compared_with(&self, own: Option<Known>) -> Known {
-        match (timeout(READER_PATIENCE, self.schema_reader.lock()).await, own) {
-            (Ok(reader), Some(own)) => own.compared_with(&reader.known),
-            (Ok(reader), None) => reader.known.clone(),
+        match (timeout(READER_PATIENCE, self.control.schema_readers().home()).await, own) {
+            (Ok(reader), Some(own)) => own.compared_with(reader.known()),
+            (Ok(reader), None) => reader.known().clone(),
             (Err(_), own) => own.unwrap_or_default(),
         }
     }
 }
 
 /// Somebody else reads just now. Without what he knows, all is read.
-const READER_PATIENCE: Duration = Duration::from_millis(100);
+pub(super) const READER_PATIENCE: Duration = Duration::from_millis(100);
 
 /// By the definitions of what it names. A change of the schema is not: every shard runs it as it is.
 fn is_planned(statement: &Analysis) -> bool {

@@ -10,13 +10,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::MutexGuard;
 use tokio::time::{Instant, sleep};
 
+use crate::backend::schema_reader::{OPENS_SOON, OPENS_WITHIN, ReadersTurn};
 use crate::catalog::{ByOid, Catalog, SequenceName};
 use crate::error::{PgError, SqlState};
 use crate::session::ddl::own_catalog::OwnCatalog;
-use crate::session::ddl::schema_reader::{OPENS_SOON, OPENS_WITHIN, SchemaReader};
 use crate::session::gateway::Gateway;
 use crate::session::sequences::numbered::Numbered;
 use crate::session::{Failure, Session};
@@ -143,8 +142,8 @@ impl Gateway {
     }
 
     /// Those who waited while a reading failed share its failure: each would wait for all before it otherwise.
-    async fn schema_reader_since(&self, asked_at: Instant) -> Result<MutexGuard<'_, SchemaReader>, PgError> {
-        let reader = self.schema_reader.lock().await;
+    async fn schema_reader_since(&self, asked_at: Instant) -> Result<ReadersTurn, PgError> {
+        let reader = self.control.schema_readers().home().await;
         match &*self.schema_unread.lock() {
             Some(unread) if unread.at >= asked_at => Err(unread.error.clone()),
             Some(_) | None => Ok(reader),
@@ -152,11 +151,7 @@ impl Gateway {
     }
 
     /// `opens_within`: how long the home shard may take to let the reader in.
-    pub(in crate::session) async fn read_catalog(
-        &self,
-        mut reader: MutexGuard<'_, SchemaReader>,
-        opens_within: Duration,
-    ) -> Result<(), PgError> {
+    pub(in crate::session) async fn read_catalog(&self, mut reader: ReadersTurn, opens_within: Duration) -> Result<(), PgError> {
         let mark = CatalogMark::of(&self.map.load());
         let Some(home) = self.map.snapshot().shards.iter().find(|shard| shard.is_home).cloned() else { return Ok(()) };
         let mut catalog = match reader.read(&home, opens_within).await {
@@ -167,7 +162,7 @@ impl Gateway {
             }
         };
         *self.schema_unread.lock() = None;
-        self.counters.schema_reading(reader.known.was_full());
+        self.counters.schema_reading(reader.known().was_full());
         let known = self.catalog.load_full();
         if catalog.shows_same_as(&known) {
             self.catalog_mark.store(Arc::new(mark));

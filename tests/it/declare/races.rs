@@ -133,10 +133,10 @@ async fn a_gate_that_was_left_is_opened_when_every_proxy_has_followed() {
         outcome = declaring => panic!("it does not wait: {outcome:?}"),
         () = until(&map, "EXISTS (SELECT FROM shardgate.tables WHERE table_name = 't' AND kind = 'reference')") => {}
     }
-    until(&home, "NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory')").await;
+    until(&home, "NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock')").await;
     assert_eq!(d.value_on_shard(0, GATES).await, "1");
     let follows = async {
-        until(&home, "EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory')").await;
+        until(&home, "EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock')").await;
         let renewals = "SELECT sum(renewals) FROM shardgate_map.proxy";
         let before: i64 = d.value_on_map(renewals).await.parse().unwrap();
         until(&map, &format!("({renewals}) > {before} + 4")).await;

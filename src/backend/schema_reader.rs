@@ -1,4 +1,4 @@
-//! The connection over which this proxy reads the home shard's schema, and what the last reading has left.
+//! The connections over which this proxy reads the shards' schemas, one for each shard, and what the last reading has left.
 //!
 //! ```text
 //! none ─► open: the shard is checked, everything is read ─► kept: what has changed is read ─► closed: none
@@ -9,15 +9,17 @@
 //! and after [`KEPT_FOR`]; everything is read again then.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
+use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
 use tokio::time::{Instant, timeout};
 
-use crate::backend::catalog_reader::{self, Known, WhenHeld};
-use crate::backend::identity::{self, Expected, Misdirected, Shown};
+use super::catalog_reader::{self, Known, WhenHeld};
+use super::identity::{self, Expected, Misdirected, Shown};
 use crate::catalog::Catalog;
 use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
@@ -27,8 +29,11 @@ use crate::shardmap::{Pledge, Shard, ShardId};
 #[derive(Default)]
 pub struct SchemaReader {
     kept: Option<Kept>,
-    pub(super) known: Known,
+    known: Known,
 }
+
+/// Who reads, until he is ready.
+pub type ReadersTurn = OwnedMutexGuard<SchemaReader>;
 
 struct Kept {
     url: String,
@@ -43,15 +48,27 @@ const KEPT_FOR: Duration = Duration::from_secs(60);
 /// The connection answers at once, or it is another one's turn.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// For a statement that can do without: a server that takes longer to let one in does not answer at all.
-pub(super) const OPENS_SOON: Duration = Duration::from_secs(3);
-pub(super) const OPENS_WITHIN: Duration = Duration::from_secs(10);
+pub const OPENS_SOON: Duration = Duration::from_secs(3);
+pub const OPENS_WITHIN: Duration = Duration::from_secs(10);
 /// For the connection and the queries, however often they are tried.
-pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(30);
+pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl SchemaReader {
     /// Without definitions that others hold. Within [`READ_TIMEOUT`]. Cancel safe: the connection is closed then.
-    pub(super) async fn read(&mut self, shard: &Shard, opens_within: Duration) -> Result<Catalog, PgError> {
+    pub async fn read(&mut self, shard: &Shard, opens_within: Duration) -> Result<Catalog, PgError> {
         in_time(shard, self.read_changes(shard, opens_within)).await
+    }
+
+    /// As [`read`], which prints nothing that was printed before. The connection that was kept is closed.
+    pub async fn read_whole(&mut self, shard: &Shard) -> Result<Catalog, PgError> {
+        self.kept = None;
+        self.known.forget_connection();
+        read(shard, &mut self.known).await
+    }
+
+    /// What the last reading has left.
+    pub fn known(&self) -> &Known {
+        &self.known
     }
 
     async fn read_changes(&mut self, shard: &Shard, opens_within: Duration) -> Result<Catalog, PgError> {
@@ -92,28 +109,41 @@ impl Kept {
     }
 }
 
-/// What the last look at each shard but the home shard has left, so that a later reading prints what is new alone.
+/// Of every shard. One reads at a time.
 #[derive(Default)]
-pub struct KnownByShard(Mutex<HashMap<ShardId, Known>>);
+pub struct SchemaReaders {
+    home: Arc<Turns<SchemaReader>>,
+    others: Mutex<HashMap<ShardId, Arc<Turns<SchemaReader>>>>,
+}
 
-impl KnownByShard {
-    pub(super) fn of(&self, shard: ShardId) -> Known {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&shard).cloned().unwrap_or_default()
+impl SchemaReaders {
+    /// Of the home shard, whichever it is. Cancel safe.
+    pub async fn home(&self) -> ReadersTurn {
+        Arc::clone(&self.home).lock_owned().await
     }
 
-    pub(super) fn keep(&self, shard: ShardId, known: Known) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(shard, known);
+    /// `None`: somebody reads just now.
+    pub fn home_at_once(&self) -> Option<ReadersTurn> {
+        Arc::clone(&self.home).try_lock_owned().ok()
     }
 
-    /// The others have left.
-    pub(super) fn retain(&self, shards: &[Arc<Shard>]) {
-        let is_there = |id: &ShardId| shards.iter().any(|shard| shard.id == *id);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, _| is_there(id));
+    /// `None`: somebody else still reads after this time.
+    pub async fn of(&self, shard: &Shard, patience: Duration) -> Option<ReadersTurn> {
+        let reader = match shard.is_home {
+            true => Arc::clone(&self.home),
+            false => Arc::clone(self.others.lock().entry(shard.id).or_default()),
+        };
+        timeout(patience, reader.lock_owned()).await.ok()
+    }
+
+    /// The other shards have left.
+    pub fn retain(&self, shards: &[Arc<Shard>]) {
+        self.others.lock().retain(|id, _| shards.iter().any(|shard| shard.id == *id));
     }
 }
 
 /// Reads everything, by a connection of its own. Without definitions that others hold. Within [`READ_TIMEOUT`].
-pub(in crate::session) async fn read(shard: &Shard, known: &mut Known) -> Result<Catalog, PgError> {
+pub async fn read(shard: &Shard, known: &mut Known) -> Result<Catalog, PgError> {
     in_time(shard, read_whole(shard, known)).await
 }
 
