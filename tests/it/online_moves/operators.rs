@@ -61,7 +61,8 @@ async fn a_move_gives_way_to_a_change_of_the_schema() {
         rebalance(&cluster, &["move", "--partition", &partition, "--to", "b", "--manual-cutover", "--detach"]).await;
         until_move(&cluster, |_, error| error.contains("cutover")).await;
         client.batch_execute(change).await.expect("the schema is changed");
-        until_move(&cluster, |state, _| state == "aborted").await;
+        let (_, error) = until_move(&cluster, |state, _| state == "aborted").await;
+        assert!(error.starts_with("gave way to ALTER TABLE of "), "{error}");
         let sum: i64 = client.query_one(in_one, &[]).await.expect("sum").get(0);
         assert_eq!(sum, 3000, "{change}");
         assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
