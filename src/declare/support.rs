@@ -106,6 +106,7 @@ const IS_COMPLETE: &str = "SELECT to_regclass('shardgate.identity') IS NOT NULL 
      AND to_regprocedure('shardgate.residue_hashes(int)') IS NOT NULL AND to_regprocedure('shardgate.residue_keys(int)') IS NOT NULL
      AND to_regprocedure('shardgate.residue_ranges(int)') IS NOT NULL AND to_regprocedure('shardgate.residue_other_keys(int)') IS NOT NULL
      AND to_regprocedure('shardgate.is_shut_out(bigint, bigint)') IS NOT NULL AND to_regclass('shardgate.clients') IS NOT NULL
+     AND EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attrelid = to_regclass('shardgate.proxies') AND attname = 'version')
      AND EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'shardgate_2pc')";
 
 fn explain(name: &str, error: PgError) -> PgError {

@@ -278,17 +278,18 @@ impl Store {
              ), fenced AS (
                  SELECT count(shardgate_map.begin_fence(proxy_id, generation, address)) FROM abandoned WHERE generation IS NOT NULL
              )
-             INSERT INTO shardgate_map.proxy (proxy_id, address, process, generation)
-             SELECT $1, $2, $4, $5 FROM fenced
+             INSERT INTO shardgate_map.proxy (proxy_id, address, process, generation, version)
+             SELECT $1, $2, $4, $5, $6 FROM fenced
              ON CONFLICT (proxy_id) DO UPDATE
              SET incarnation = 0, counter = 0, seen_incarnation = 0, seen_counter = 0, drained = 0, last_seen = clock_timestamp(),
-                 generation = excluded.generation, renewals = proxy.renewals + 1",
+                 generation = excluded.generation, version = excluded.version, renewals = proxy.renewals + 1",
         )
         .bind(lease.proxy_id.0)
         .bind(&lease.address)
         .bind(ABANDONED_AFTER.as_secs_f64())
         .bind(process::own())
-        .bind(generation);
+        .bind(generation)
+        .bind(VERSION);
         self.answered(query.execute(&self.pool()?)).await.map(drop)
     }
 
@@ -345,6 +346,8 @@ fn boot_time() -> i64 {
 
 /// How long a renewal is good for.
 pub const LEASE: Duration = Duration::from_secs(5);
+/// Of this program, for the relation `shardgate.proxies` and `shardgate check`.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Of a process that has just registered.
 pub(super) const FIRST_GENERATION: i64 = 1;
 /// A proxy that says nothing for so long is taken for gone, whoever would have to wait for it.

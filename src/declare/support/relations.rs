@@ -32,7 +32,7 @@ DO $views$ BEGIN IF to_regnamespace('shardgate_map') IS NULL THEN
                NULL::timestamptz AS finish_at, NULL::bool AS can_roll_back WHERE shardgate.ask_a_proxy('moves');
     CREATE OR REPLACE VIEW shardgate.proxies AS
         SELECT NULL::bigint AS proxy_id, NULL::text AS address, NULL::bigint AS epoch, NULL::timestamptz AS last_seen,
-               NULL::bigint AS clients WHERE shardgate.ask_a_proxy('proxies');
+               NULL::bigint AS clients, NULL::text AS version WHERE shardgate.ask_a_proxy('proxies');
     CREATE OR REPLACE VIEW shardgate.transactions AS
         SELECT NULL::text AS gid, NULL::text AS state, NULL::text[] AS participants, NULL::interval AS age
         WHERE shardgate.ask_a_proxy('transactions');

@@ -257,6 +257,9 @@ async fn the_lease_tells_the_epoch_that_no_statement_is_older_than() {
     map.lease().set_clients(17);
     let client = cluster.connect_map().await;
     let proxy_id = map.lease().proxy_id().0;
+    let version = "SELECT version FROM shardgate.proxies WHERE proxy_id = $1";
+    let version: String = client.query_one(version, &[&proxy_id]).await.expect("the lease").get(0);
+    assert_eq!(version, env!("CARGO_PKG_VERSION"));
     let told = || async {
         let row = client.query_one("SELECT epoch, clients FROM shardgate.proxies WHERE proxy_id = $1", &[&proxy_id]).await;
         let row = row.expect("the lease");
