@@ -131,15 +131,20 @@ impl Server {
         let doorkeeper = Arc::new(Doorkeeper::new(&config, Arc::clone(&gateway))?);
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         start_background(&gateway, &metrics, &stop, &abort);
-        let readiness = operations::start(&config, metrics, &gateway, abort.clone()).await?;
-
-        // The first socket finds the port; the others share it.
-        let first = bind(config.listen.address, config.listen.backlog)?;
-        let address = first.local_addr()?;
-        let mut sockets = vec![first];
-        for _ in 1..runtimes {
-            sockets.push(bind(address, config.listen.backlog)?);
-        }
+        let opened = match operations::start(&config, metrics, &gateway, abort.clone()).await {
+            Ok(readiness) => sockets(&config, runtimes).map(|sockets| (readiness, sockets)),
+            Err(error) => Err(error),
+        };
+        let (readiness, (address, sockets)) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                // Others would wait for what they take for a proxy that is cut off.
+                stop.cancel();
+                abort.cancel();
+                gateway.map.close().await;
+                return Err(error);
+            }
+        };
         let mut threads = Vec::with_capacity(runtimes);
         let pulses: Vec<Arc<Pulse>> = (0..runtimes).map(|_| Pulse::new()).collect();
         for ((runtime, socket), pulse) in sockets.into_iter().enumerate().zip(&pulses) {
@@ -305,8 +310,26 @@ impl Thread {
     }
 }
 
-fn bind(address: SocketAddr, backlog: u32) -> anyhow::Result<std::net::TcpListener> {
-    Listener::bind_std(address, backlog).with_context(|| format!("cannot listen on {address} (listen.address)"))
+/// The first one finds the port; the others share it.
+fn sockets(config: &Config, count: usize) -> anyhow::Result<(SocketAddr, Vec<std::net::TcpListener>)> {
+    let (wanted, backlog) = (config.listen.address, config.listen.backlog);
+    let first = Listener::bind_first(wanted, backlog).map_err(|error| cannot_listen(wanted, error))?;
+    let address = first.local_addr()?;
+    let mut sockets = vec![first];
+    for _ in 1..count {
+        sockets.push(Listener::join_first(address, backlog).map_err(|error| cannot_listen(address, error))?);
+    }
+    Ok((address, sockets))
+}
+
+fn cannot_listen(address: SocketAddr, error: std::io::Error) -> anyhow::Error {
+    let what_to_do = match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            ": another process listens there, perhaps another proxy; stop it, or let this one have another listen.address"
+        }
+        _ => " (listen.address)",
+    };
+    anyhow::Error::new(error).context(format!("cannot listen on {address}{what_to_do}"))
 }
 
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

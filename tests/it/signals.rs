@@ -52,6 +52,31 @@ fn sigterm_ends_a_proxy_that_still_waits_for_its_map() {
     assert!(proxy.end().success());
 }
 
+/// Nor shared: half of the clients would come to another cluster.
+#[tokio::test]
+async fn an_address_where_another_proxy_listens_is_refused() {
+    let (cluster, other) = (Cluster::start(0).await, Cluster::start(0).await);
+    let proxy = Proxy::start(&cluster, ProxyOptions::default());
+    let settings = [
+        ("SHARDGATE__MAP__URL", other.map_url()),
+        ("SHARDGATE__AUTH__METHOD", "trust".to_owned()),
+        ("SHARDGATE__LISTEN__ADDRESS", proxy.address().to_string()),
+        ("SHARDGATE__ADMIN__ADDRESS", "127.0.0.1:0".to_owned()),
+    ];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shardgate"));
+    let child = command.arg("serve").envs(settings).stderr(Stdio::piped()).spawn().expect("started");
+    let mut second = Started(child);
+    let lines = BufReader::new(second.0.stderr.take().expect("its log")).lines();
+    let log: Vec<String> =
+        lines.map(|line| line.expect("a line")).inspect(|line| assert!(!line.contains("accepting"), "{line}")).collect();
+    let expected = format!("cannot listen on {}: another process listens there, perhaps another proxy; stop it", proxy.address());
+    assert!(!second.end().success() && log.join("\n").contains(&expected), "{log:#?}");
+    // It has left no trace that a declaration would wait for.
+    let left: i64 =
+        other.connect_map().await.query_one("SELECT count(*) FROM shardgate.proxies", &[]).await.expect("a count").get(0);
+    assert_eq!(left, 0);
+}
+
 fn until_said(proxy: &Proxy, words: &str, times: usize) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while proxy.log().matches(words).count() < times {

@@ -34,7 +34,8 @@ impl Doorman {
     pub async fn start(config: &Config) -> Self {
         let tls = ServerTls::load(&config.listen.tls).expect("certificates");
         let authenticator = Arc::new(Authenticator::new(&config.auth, &config.database.name));
-        let listener = Listener::bind("127.0.0.1:0".parse().expect("an address"), 128).expect("bound");
+        let bound = Listener::bind_first("127.0.0.1:0".parse().expect("an address"), 128).expect("bound");
+        let listener = Listener::from_std(bound).expect("registered");
         let address = listener.local_address().expect("an address");
         let record = Arc::new(Mutex::new(Record::default()));
         let packet_bytes_max = config.listen.startup_packet_bytes_max;
