@@ -22,7 +22,9 @@ use super::reading;
 use super::shard_connection::ShardConnection;
 use super::{BODY_READER, Caller, plan_tables};
 
+mod map;
 mod shard;
+mod unseen;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -160,7 +162,7 @@ pub async fn findings(config: &Config) -> Vec<Finding> {
         return found;
     }
     let needs = Needs::of(config, &snapshot);
-    let looked_at = join_all(snapshot.shards.iter().map(|shard| look_at(shard, config, needs))).await;
+    let looked_at = join_all(snapshot.shards.iter().map(|shard| look_at(shard, config, needs, &snapshot))).await;
     let mut seen = Vec::new();
     for (shard, (findings, facts)) in snapshot.shards.iter().zip(looked_at) {
         found.extend(findings);
@@ -227,7 +229,12 @@ async fn map(config: &Config, found: &mut Vec<Finding>) -> Option<MapSnapshot> {
         Ok(()) => store.load().await,
         Err(error) => Err(error),
     };
+    let seen = if loaded.is_ok() { map::findings(&store).await } else { Ok(Vec::new()) };
     store.close().await;
+    match seen {
+        Ok(findings) => found.extend(findings),
+        Err(error) => found.push(Finding::of_error(subject, &error.into())),
+    }
     match loaded {
         Ok(change) => Some(change.snapshot),
         Err(error) => {
@@ -279,7 +286,7 @@ struct Facts {
     server_version: i32,
 }
 
-async fn look_at(shard: &Shard, config: &Config, needs: Needs) -> (Vec<Finding>, Option<Facts>) {
+async fn look_at(shard: &Shard, config: &Config, needs: Needs, snapshot: &MapSnapshot) -> (Vec<Finding>, Option<Facts>) {
     let subject = format!("shard \"{}\"", shard.name);
     let mut found = Vec::new();
     if ShardUrl::parse(&shard.url).is_ok_and(|url| url.password.is_some()) {
@@ -319,6 +326,14 @@ async fn look_at(shard: &Shard, config: &Config, needs: Needs) -> (Vec<Finding>,
         found.push(Finding::of_error(&subject, &error));
     }
     let facts = shard::facts(&mut connection).await;
+    if let Ok(facts) = &facts
+        && !shard.is_home
+    {
+        match unseen::find(&mut connection, &subject, &facts.catalog, snapshot).await {
+            Ok(findings) => found.extend(findings),
+            Err(error) => found.push(Finding::of_error(&subject, &error)),
+        }
+    }
     connection.close().await;
     match facts {
         Ok(facts) => (found, Some(facts)),
@@ -381,7 +396,8 @@ fn tables(catalog: &Arc<Catalog>, snapshot: &MapSnapshot, found: &mut Vec<Findin
             found.push(Finding::new(
                 &subject,
                 "it is declared and does not exist on the home shard",
-                "Create it again, through the proxy.",
+                "Create it again, through the proxy. If it has another name on the shards, see \"What a map forgets\" in \
+                 docs/failing-over.md.",
             ));
             continue;
         };

@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::background::keep_running;
 use crate::shard_key::Key;
 
+mod attention;
 mod cache;
 mod changes;
 mod claims;
@@ -53,6 +54,7 @@ mod silence;
 mod store;
 mod watch;
 
+pub use attention::{PieceInTrouble, RunningProxy, Standing, StandingMove};
 pub use changes::{
     AddedShard, AlteredShard, DECLARATION_LOCK, DECLARING_TRIGGER, EndedSchemaChange, GroupOfTables, NewShard, NewShardedTable,
     OpenSchemaChanges, Placement, Planned, SchemaChangeId, TimePiece,

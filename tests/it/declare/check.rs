@@ -103,6 +103,102 @@ async fn a_shard_whose_url_sessions_cannot_use_is_named_with_the_reason() {
     assert!(told.contains(expected), "{told}");
     let expected = "warning: shard \"open\": its password stands in the map";
     assert!(told.contains(expected) && !told.contains("s3cret"), "{told}");
+    let replication = d.cluster.shard_url(0).replace("//postgres@", "//postgres:h1dden@");
+    let planted = format!(
+        "SELECT shardgate_map.begin_change('test', 'test', '{{}}');
+         UPDATE shardgate_map.shard SET replication_url = '{replication}' WHERE name = 'odd'"
+    );
+    d.cluster.connect_map().await.batch_execute(&planted).await.expect("planted");
+    let told = lines(&findings(&config(&d.cluster.map_url(), &["postgres"], "shard")).await);
+    let expected = "warning: shard \"odd\": the password of its replication_url stands in the map";
+    assert!(told.contains(expected) && !told.contains("h1dden"), "{told}");
+}
+
+/// What nobody would look for in the map: moves, pieces by time, and proxies of different versions.
+#[tokio::test]
+async fn what_stands_still_in_the_map_is_named() {
+    let d = Declarer::with_schema(2, "CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE e (day date PRIMARY KEY)").await;
+    d.call("distribute_table", &["t", "id"]).await.expect("distribute");
+    d.call("distribute_table", &["e", "day", "range"]).await.expect("distribute");
+    d.call("time_partitions", &["e", "1 month"]).await.expect("pieces by time");
+    let map = d.cluster.connect_map().await;
+    let moves = [
+        ("1", "failed", "NULL", "'the copy was cut off'", "0 s"),
+        ("2", "copying", "NULL", "'shard \"shard1\" does not answer'", "0 s"),
+        ("3", "catching_up", "'pause'", "NULL", "0 s"),
+        ("4", "preparing", "NULL", "NULL", "2 min"),
+        // Its turn comes when one of the others has ended.
+        ("5", "planned", "NULL", "NULL", "2 min"),
+        ("6", "copying", "NULL", "NULL", "0 s"),
+        ("7", "done", "NULL", "'rolled back'", "2 min"),
+        ("8", "aborted", "NULL", "'aborted'", "2 min"),
+    ];
+    for (id, state, asked, error, silent) in moves {
+        let driver_seen = if state == "planned" { "NULL".to_owned() } else { format!("clock_timestamp() - interval '{silent}'") };
+        let planted = format!(
+            "INSERT INTO shardgate_map.move (move_id, group_id, source, target, state, asked, error, driver_seen, started_at)
+             OVERRIDING SYSTEM VALUE
+             SELECT {id}, min(group_id), 'shard0', 'shard1', '{state}', {asked}, {error}, {driver_seen}, now() - interval '1 hour'
+             FROM shardgate_map.colocation_group;
+             INSERT INTO shardgate_map.move_partition VALUES ({id}, {id}), ({id}, 1{id})"
+        );
+        map.batch_execute(&planted).await.expect(&planted);
+    }
+    map.batch_execute("UPDATE shardgate_map.time_partitions SET error = 'shard \"shard1\" is in maintenance'")
+        .await
+        .expect("planted");
+    let other = "INSERT INTO shardgate_map.proxy (proxy_id, address, last_seen, version) VALUES
+                 (1, 'here:1', clock_timestamp() + interval '1 hour', '0.0.9'), (2, 'gone:2', now() - interval '1 hour', '0.0.8')";
+    map.batch_execute(other).await.expect("planted");
+    let found = findings(&config(&d.cluster.map_url(), &["postgres"], "client")).await;
+    let told = lines(&found);
+    for expected in [
+        "move 1: it has failed, of partitions 1, 11 from \"shard0\" to \"shard1\": the copy was cut off. \"shard-rebalance show 1\" says more; \
+         \"shard-rebalance resume 1\" lets it go on",
+        "warning: move 2: it waits, of partitions 2, 12 from \"shard0\" to \"shard1\", in state copying: shard \"shard1\" does not answer.",
+        "warning: move 3: it is paused, of partitions 3, 13 from \"shard0\" to \"shard1\", in state catching_up. When it is to go on: \
+         \"shard-rebalance resume 3\".",
+        "move 4: nobody has driven it for 12",
+        "table \"public.e\": its next piece by time (1 mon) is not where it should be: shard \"shard1\" is in maintenance. Mend that",
+        concat!(
+            "warning: map: proxies of different versions run: 127.0.0.1:0 of version ",
+            env!("CARGO_PKG_VERSION"),
+            ", here:1 of version 0.0.9."
+        ),
+    ] {
+        assert!(told.contains(expected), "{expected}\n{told}");
+    }
+    assert_eq!(found.len(), 6, "{told}");
+}
+
+/// As a map leaves them that has forgotten a declaration: no statement looks there.
+#[tokio::test]
+async fn rows_that_no_statement_sees_are_named() {
+    let schema = "CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE r (id int PRIMARY KEY); CREATE TABLE h (id int PRIMARY KEY);
+                  CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE p1 PARTITION OF p DEFAULT;
+                  CREATE TABLE q (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE q1 PARTITION OF q DEFAULT";
+    let d = Declarer::with_schema(2, schema).await;
+    d.call("distribute_table", &["t", "id"]).await.expect("distribute");
+    d.call("distribute_table", &["p", "id"]).await.expect("distribute");
+    d.call("reference_table", &["r"]).await.expect("reference");
+    for shard in 0..2 {
+        let fill = ["t", "r", "p"].map(|table| format!("INSERT INTO {table} VALUES (1)")).join(";");
+        d.on_shard(shard, &fill).await;
+    }
+    d.on_shard(0, "INSERT INTO h VALUES (1)").await;
+    let configuration = config(&d.cluster.map_url(), &["postgres"], "client");
+    assert_eq!(lines(&findings(&configuration).await), "");
+    d.on_shard(1, "INSERT INTO h VALUES (2); INSERT INTO q VALUES (2)").await;
+    let found = findings(&configuration).await;
+    let told = lines(&found);
+    for table in ["h", "q1"] {
+        let expected = format!(
+            "shard \"shard1\": table \"public.{table}\" has rows here, and the map does not know it as a distributed table: no statement sees them. \
+             If the map has forgotten a declaration or a rename"
+        );
+        assert!(told.contains(&expected), "{told}");
+    }
+    assert_eq!(found.len(), 2, "{told}");
 }
 
 /// Of a cluster that runs, whose urls have passwords in them.
