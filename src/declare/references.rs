@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::checks::{Candidate, CandidateKind};
+use super::checks::{Candidate, CandidateKind, Obstacle};
 use super::functions::no_shard;
 use super::gate::{self, LockedTables};
 use super::reading;
@@ -50,7 +50,8 @@ async fn declare_once(control: &Control, caller: &Caller, table: &str) -> Result
             }
         };
     }
-    refuse_obstacles(&turn, &catalog, relation)?;
+    let cycling = sequences::cycling(&mut turn.home, relation).await?;
+    refuse_obstacles(&turn, &catalog, relation, cycling)?;
     if Box::pin(sequences::adopt(control, caller, &turn.snapshot, &mut turn.home, relation)).await? {
         catalog = Arc::new(read_schema(control, &turn.home_shard, &mut turn.home).await?);
     }
@@ -58,11 +59,12 @@ async fn declare_once(control: &Control, caller: &Caller, table: &str) -> Result
     Box::pin(copy_and_store(control, caller, turn, &catalog, relation)).await
 }
 
-fn refuse_obstacles(turn: &Turn, catalog: &Arc<Catalog>, relation: &Relation) -> Result<(), PgError> {
+fn refuse_obstacles(turn: &Turn, catalog: &Arc<Catalog>, relation: &Relation, cycling: Vec<Obstacle>) -> Result<(), PgError> {
     let declared = reading::under(catalog, turn.snapshot.clone(), &[]);
     let kind = CandidateKind::Reference;
     let candidate = Candidate { catalog, map: &turn.snapshot, relation, kind, reader: &BODY_READER, declared: &declared };
-    refuse(&format!("cannot make \"{}\" a reference table", relation.name), &candidate.obstacles())
+    let obstacles: Vec<Obstacle> = candidate.obstacles().into_iter().chain(cycling).collect();
+    refuse(&format!("cannot make \"{}\" a reference table", relation.name), &obstacles)
 }
 
 async fn copy_and_store(

@@ -29,6 +29,47 @@ pub(super) fn obstacles(relation: &Relation) -> Vec<Obstacle> {
     relation.columns.iter().filter(is_computed).map(obstacle).collect()
 }
 
+/// Sequences that begin anew when they have ended: of the whole cluster a number is given once.
+pub(super) async fn cycling(home: &mut ShardConnection, relation: &Relation) -> Result<Vec<Obstacle>, PgError> {
+    let mut found = Vec::new();
+    for column in relation.columns.iter().filter(|column| column.is_numbered_by_shard()) {
+        if home.value(&cycles_sql(relation, column)).await? {
+            found.push(cycle_obstacle(relation, column));
+        }
+    }
+    Ok(found)
+}
+
+/// One boolean.
+pub(super) fn cycles_sql(relation: &Relation, column: &Column) -> String {
+    format!(
+        "SELECT EXISTS (SELECT FROM pg_attribute a
+                        LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+                        JOIN pg_depend p ON p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid AND p.refclassid = 'pg_class'::regclass
+                             OR p.classid = 'pg_class'::regclass AND p.deptype = 'i' AND p.refclassid = 'pg_class'::regclass
+                                AND p.refobjid = a.attrelid AND p.refobjsubid = a.attnum
+                        JOIN pg_sequence s ON s.seqcycle AND s.seqrelid = CASE WHEN p.deptype = 'i' THEN p.objid ELSE p.refobjid END
+                        WHERE a.attrelid = to_regclass({}) AND a.attname = {})",
+        quoted_literal(&quoted_name(&relation.schema, &relation.name)),
+        quoted_literal(&column.name)
+    )
+}
+
+pub(super) fn cycle_obstacle(relation: &Relation, column: &Column) -> Obstacle {
+    let remedy = match column.numbering() {
+        Some(Numbering::Local((schema, name))) => format!("ALTER SEQUENCE {} NO CYCLE", quoted_name(&schema, &name)),
+        Some(Numbering::Identity | Numbering::Cluster(_) | Numbering::Computed) | None => format!(
+            "ALTER TABLE {} ALTER COLUMN {} SET NO CYCLE",
+            quoted_name(&relation.schema, &relation.name),
+            quoted_identifier(&column.name)
+        ),
+    };
+    Obstacle {
+        what: format!("The sequence of column \"{}\" has CYCLE, and of the whole cluster a number is given once.", column.name),
+        remedy: format!("{remedy}; when its numbers have ended, ALTER SEQUENCE … RESTART lets it begin anew."),
+    }
+}
+
 /// A partition numbers its rows otherwise than its parent: by a sequence of each shard's own, where it is written by its name.
 pub(super) fn obstacles_of_partition(parent: &Relation, partition: &Relation) -> Vec<Obstacle> {
     let differs = |column: &&Column| {

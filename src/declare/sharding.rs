@@ -194,7 +194,11 @@ async fn declare(control: &Control, caller: &Caller, request: &Request<'_>) -> R
         has_rows = has_rows || rows_copy::has_rows(&mut turn.home, relation).await?;
     }
     let plan = Plan::make(caller, &turn.snapshot, &catalog, &relations, request, has_rows)?;
-    refuse_obstacles(caller, &turn.snapshot, &catalog, &relations, &plan)?;
+    let mut cycling = Vec::new();
+    for relation in &relations {
+        cycling.extend(sequences::cycling(&mut turn.home, relation).await?);
+    }
+    refuse_obstacles(caller, &turn.snapshot, &catalog, &relations, (&plan, cycling))?;
     let mut has_adopted = false;
     for relation in &relations {
         has_adopted |= Box::pin(sequences::adopt(control, caller, &turn.snapshot, &mut turn.home, relation)).await?;
@@ -248,7 +252,7 @@ fn refuse_obstacles(
     snapshot: &MapSnapshot,
     catalog: &Arc<Catalog>,
     relations: &[&Relation],
-    plan: &Plan,
+    (plan, more): (&Plan, Vec<Obstacle>),
 ) -> Result<(), PgError> {
     let keys: Vec<(Oid, &[KeyColumn])> =
         relations.iter().zip(&plan.keys).map(|(relation, key)| (relation.oid, key.columns.as_slice())).collect();
@@ -266,6 +270,7 @@ fn refuse_obstacles(
             }
         }
     }
+    obstacles.extend(more);
     if obstacles.len() > 1 {
         let pair = |(relation, key): (&&Relation, &TableKey)| {
             let table = serde_json::Value::from(shown_name(&relation.schema, &relation.name));

@@ -7,8 +7,10 @@ use super::changes::{Changes, join_condition};
 use super::facts::rows;
 use super::foreign_keys::{Remade, shown};
 use super::members::{Member, Members};
+use super::of_table;
 use crate::catalog::{ForeignKey, Relation, quoted_identifier, quoted_name};
 use crate::declare::checks::Obstacle;
+use crate::declare::sequences;
 use crate::declare::shard_connection::ShardConnection;
 use crate::error::{PgError, SqlState};
 
@@ -53,6 +55,7 @@ pub(super) fn questions(members: &Members<'_>, changes: &Changes<'_, '_>) -> Vec
     let asker = Asker { members };
     let new = || members.list.iter().filter(|member| !member.is_declared);
     let mut found: Vec<Question> = new().filter_map(|member| asker.without_key(member)).collect();
+    found.extend(new().flat_map(cycling));
     found.extend(changes.remade.iter().filter_map(|(relation, name, remade)| asker.other_key(relation, name, remade)));
     found
 }
@@ -67,6 +70,18 @@ pub(super) fn questions_of_spread(members: &Members<'_>) -> Vec<Question> {
         },
     };
     members.list.iter().filter(|member| !member.is_declared).map(question).collect()
+}
+
+/// Sequences that would begin anew.
+fn cycling(member: &Member<'_>) -> Vec<Question> {
+    let relation = member.relation;
+    let numbered = relation.columns.iter().filter(|column| column.is_numbered_by_shard());
+    numbered
+        .map(|column| Question {
+            sql: sequences::cycles_sql(relation, column),
+            obstacle: of_table(relation, sequences::cycle_obstacle(relation, column)),
+        })
+        .collect()
 }
 
 struct Asker<'m, 'c> {

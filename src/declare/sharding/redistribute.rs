@@ -162,7 +162,7 @@ impl Change<'_> {
 }
 
 fn refuse_all(caller: &Caller, known: &Known<'_>, catalog: &Arc<Catalog>, plan: &Plan, map: &MapSnapshot) -> Result<(), PgError> {
-    refuse_obstacles(caller, &known.map, catalog, &[known.relation], plan)?;
+    refuse_obstacles(caller, &known.map, catalog, &[known.relation], (plan, Vec::new()))?;
     let users = Schema { catalog, map }.used_by_others(&[known.relation]);
     refuse(&format!("cannot redistribute table \"{}\"", known.relation.name), &users)
 }

@@ -80,6 +80,44 @@ async fn triggers_that_may_set_the_key_are_refused_until_declared() {
     d.call("distribute_table", &["t", "id"]).await.expect("declared");
 }
 
+/// Of the whole cluster a number is given once: the sequence would not begin anew any more.
+#[tokio::test]
+async fn sequences_with_cycle_are_refused_until_they_have_none() {
+    let d = Declarer::with_schema(
+        2,
+        "CREATE TABLE t (id int GENERATED ALWAYS AS IDENTITY (MAXVALUE 100 CYCLE) PRIMARY KEY, \"No\" serial, plain serial);
+         ALTER SEQUENCE \"t_No_seq\" CYCLE; CREATE SEQUENCE s CYCLE; CREATE TABLE r (id int DEFAULT nextval('s') PRIMARY KEY)",
+    )
+    .await;
+    let told = refused(&d, "t", "id").await;
+    for text in [
+        "The sequence of column \"id\" has CYCLE, and of the whole cluster a number is given once.",
+        "ALTER TABLE \"public\".\"t\" ALTER COLUMN \"id\" SET NO CYCLE; when its numbers have ended, ALTER SEQUENCE … RESTART lets it begin anew.",
+        "The sequence of column \"No\" has CYCLE",
+        "ALTER SEQUENCE \"public\".\"t_No_seq\" NO CYCLE",
+    ] {
+        assert!(told.contains(text), "{text}: {told}");
+    }
+    assert!(!told.contains("plain"), "{told}");
+    assert!(
+        super::told(&d.call("reference_table", &["r"]).await.expect_err("refused"))
+            .contains("ALTER SEQUENCE \"public\".\"s\" NO CYCLE")
+    );
+    let planned = d.call_named("plan_tables", &[("", "{\"t\": \"id\"}")]).await.expect("a plan");
+    let planned = format!("{planned:?}");
+    assert!(planned.contains("ALTER COLUMN \\\"id\\\" SET NO CYCLE") || planned.contains("has CYCLE"), "{planned}");
+    assert_eq!(
+        d.value_on_shard(0, "SELECT attidentity FROM pg_attribute WHERE attrelid = 't'::regclass AND attname = 'id'").await,
+        "a"
+    );
+    for shard in 0..2 {
+        let end = "ALTER TABLE t ALTER COLUMN id SET NO CYCLE; ALTER SEQUENCE \"t_No_seq\" NO CYCLE; ALTER SEQUENCE s NO CYCLE";
+        d.on_shard(shard, end).await;
+    }
+    d.call("distribute_table", &["t", "id"]).await.expect("distribute");
+    d.call("reference_table", &["r"]).await.expect("reference");
+}
+
 #[tokio::test]
 async fn hidden_references_are_listed() {
     let d = Declarer::with_schema(
