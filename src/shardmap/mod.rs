@@ -332,6 +332,7 @@ impl Shared {
         let known = self.current.load_full();
         let loading = timeout(LOAD_TIMEOUT, Box::pin(store.load_since(&known)));
         let loaded = loading.await.unwrap_or_else(|_| Err(StoreError::no_answer()))?;
+        let followed = known.epoch;
         // Or this snapshot would be taken for one that a statement still uses.
         drop(known);
         match loaded {
@@ -341,6 +342,13 @@ impl Shared {
                 loads.fetch_add(1, Ordering::Relaxed);
                 self.rows_read.fetch_add(change.rows_read as u64, Ordering::Relaxed);
                 tracing::info!(epoch = %change.snapshot.epoch, rows = change.rows_read, is_full = change.is_full, "shard map changed");
+                if change.snapshot.epoch.has_forgotten(followed) {
+                    tracing::error!(
+                        %followed, found = %change.snapshot.epoch,
+                        "the map database has failed over, or was restored, and has forgotten changes; shardgate check says what the shards \
+                         have and the map does not"
+                    );
+                }
                 self.current.publish(change);
             }
         }

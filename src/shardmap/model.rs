@@ -22,6 +22,14 @@ pub struct Epoch {
     pub counter: i64,
 }
 
+impl Epoch {
+    /// Of a server that was promoted, or restored, after the map had been followed to that epoch: it counts on from the last change that
+    /// it has, and one for itself.
+    pub fn has_forgotten(self, followed: Self) -> bool {
+        self.incarnation != followed.incarnation && followed.counter > 0 && self.counter <= followed.counter
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub i32);
 
@@ -509,6 +517,22 @@ mod tests {
 
     fn partition(id: i32, low: Option<Bound>) -> Partition {
         Partition { id: PartitionId(id), shard: ShardId(1), state: PartitionState::Online, epoch: 1, low }
+    }
+
+    #[test]
+    fn a_promoted_map_that_counts_on_from_less_has_forgotten_changes() {
+        let epoch = |incarnation, counter| Epoch { incarnation, counter };
+        for (found, followed, expected) in [
+            (epoch(2, 28), epoch(1, 42), true),
+            // One change was lost: the server's own has taken its number.
+            (epoch(2, 42), epoch(1, 42), true),
+            (epoch(2, 43), epoch(1, 42), false),
+            (epoch(1, 43), epoch(1, 42), false),
+            // Nothing was followed before.
+            (epoch(2, 0), epoch(0, 0), false),
+        ] {
+            assert_eq!(found.has_forgotten(followed), expected, "{found} after {followed}");
+        }
     }
 
     fn group(strategy: Strategy, partitions: Vec<Partition>) -> Result<Group, InvalidGroup> {

@@ -3,6 +3,7 @@
 
 mod addresses;
 mod fail_over;
+mod forgetful_map;
 mod load;
 mod refusals;
 mod states;

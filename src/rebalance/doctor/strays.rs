@@ -29,7 +29,9 @@ pub(super) async fn find(shard: &Shard, look: &Look<'_>) -> Vec<Leftover> {
             Leftover::on(
                 &shard.name,
                 format!("{rows} rows of table \"{}\" lie where they are not owned", table.display_name()),
-                "look at them with SET shardgate.shard, and delete them; rows with a NULL key count as well",
+                "look at them with SET shardgate.shard, and delete on the shard what nobody needs; rows with a NULL key count as well. \
+                 If the map has failed over and has forgotten changes, they are the right ones: see \"What a map forgets\" in \
+                 docs/failing-over.md",
             )
         })
     });
