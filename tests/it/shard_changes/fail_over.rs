@@ -8,10 +8,12 @@ use shardgate::demo::servers::Server;
 use super::load::Load;
 use super::told;
 use crate::sessions::{Stage, succeed};
-use crate::support::{Cluster, Proxy, ProxyOptions, Standby, WireClient, connect};
+use crate::support::{Cluster, Proxy, ProxyOptions, Standby, WireClient, connect, volume};
 
 /// From the promotion to the next statement that succeeds.
 const SERVICE_AGAIN: Duration = Duration::from_secs(5);
+/// On each proxy: enough to keep it busy.
+const LEDGER_WRITERS: usize = 8;
 const MOVE_LOOKS_WITHIN: Duration = Duration::from_secs(60);
 
 /// All servers, as libpq writes them.
@@ -56,8 +58,8 @@ async fn a_shard_fails_over_and_its_former_primary_serves_nobody() {
     let url = url_of(&[stage.cluster.shard_server(1), standby.server()], "shard1");
     succeed(&mut admin, &format!("SELECT shardgate.alter_shard('shard1', url => '{url}')")).await;
     assert_eq!(admin.value("SELECT timeline FROM shardgate.shards WHERE name = 'shard1'").await, "1");
-    // One ledger over all that happens to the shard.
-    let ledger = Load::start(&proxies, 9);
+    // One ledger over all that happens to the shard: its fail-overs, other hosts and passwords, maintenance, and a new piece of a range.
+    let ledger = Load::of_writers(&proxies, 9, LEDGER_WRITERS);
 
     let _former = the_primary_dies(&mut stage, &proxies, standby).await;
     assert_eq!(admin.value("SELECT timeline FROM shardgate.shards WHERE name = 'shard1'").await, "2");
@@ -74,9 +76,9 @@ async fn a_shard_fails_over_and_its_former_primary_serves_nobody() {
     );
     let _former_too = the_primary_is_alive(&mut stage, &proxies).await;
     the_shard_goes_on(&stage, &proxies).await;
-    ledger.until_written(50).await;
+    ledger.until_written(volume(50, 5_000)).await;
     let written = ledger.end(&stage).await;
-    assert!(written.acknowledged.len() > 500, "{}", written.acknowledged.len());
+    assert!(written.acknowledged.len() > volume(2_000, 30_000), "{}", written.acknowledged.len());
     written.assert_errors_are_named();
     written.assert_errors_are_of(&stage, "shard1").await;
     two_primaries(&stage, &second).await;

@@ -33,9 +33,14 @@ pub struct Written {
 impl Load {
     /// Two writers on each proxy. `number`: which load of the test it is.
     pub fn start(proxies: &[SocketAddr], number: i64) -> Self {
+        Self::of_writers(proxies, number, 2)
+    }
+
+    /// So many on each proxy.
+    pub fn of_writers(proxies: &[SocketAddr], number: i64, each: usize) -> Self {
         let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let firsts = (1..).map(|writer| FIRST_ID * (number * 100 + writer));
-        let writers = proxies.iter().chain(proxies).zip(firsts).map(|(address, first)| {
+        let writers = proxies.iter().cycle().take(proxies.len() * each).zip(firsts).map(|(address, first)| {
             let (stop, acknowledged, address) = (Arc::clone(&stop), Arc::clone(&acknowledged), *address);
             tokio::spawn(async move { write(address, first, &stop, &acknowledged).await })
         });
