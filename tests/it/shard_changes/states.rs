@@ -204,6 +204,14 @@ async fn a_draining_shard_gets_no_new_partitions() {
         let said = told(&mut admin, &format!("SELECT shardgate.{call}")).await;
         assert!(said.starts_with(expected), "{call}: {said}");
     }
+    // Moves leave it, and none goes there.
+    let leaving = "SELECT bool_and(source = 'shard1' AND target <> 'shard1') FROM shardgate.rebalance('accounts', dry_run => true)";
+    assert_eq!(admin.value(leaving).await, "t");
+    let elsewhere = "SELECT min(partition_id) FROM shardgate.partitions p JOIN shardgate.tables t USING (colocation_group) \
+                     WHERE table_name = 'accounts' AND shard = 'shard0'";
+    let elsewhere = admin.value(elsewhere).await;
+    let said = told(&mut admin, &format!("SELECT shardgate.move_partition({elsewhere}, 'shard1')")).await;
+    assert!(said.starts_with("55000 | shard \"shard1\" takes no new partitions | Its state is \"draining\"."), "{said}");
     // A table that has rows stays where they are, also on a draining home shard.
     succeed(&mut admin, "SELECT shardgate.alter_shard('shard0', state => 'draining'); CREATE TABLE kept (id bigint PRIMARY KEY)")
         .await;
