@@ -168,10 +168,11 @@ impl Control {
         ShardConnection::open(shard).await
     }
 
-    /// Where the server refuses the password, it waits a while for another one in the map: it is changed there first.
-    async fn open_by_newest_password(&self, shard: &Shard) -> Result<ShardConnection, PgError> {
+    /// For a statement of a client. Where the server refuses the password, it waits for another one in the map: it is changed there first.
+    /// Errors are those of connections that statements wait for.
+    async fn open_by_newest_password(&self, shard: &Shard, patience: Duration) -> Result<ShardConnection, PgError> {
         let mut epochs = self.map.subscribe();
-        let deadline = tokio::time::Instant::now() + PASSWORD_PATIENCE;
+        let deadline = tokio::time::Instant::now() + patience;
         loop {
             let newest = self.map.snapshot().shard(shard.id).cloned();
             let failure = match ShardConnection::try_open(newest.as_deref().unwrap_or(shard)).await {
@@ -179,7 +180,7 @@ impl Control {
                 Err(failure) => failure,
             };
             if !failure.is_wrong_password {
-                return Err(failure.error);
+                return Err(failure.into_error_of_statement());
             }
             // A password file may change without a word.
             let has_file = ShardUrl::parse(&shard.url).is_ok_and(|url| url.has_password_file());
@@ -187,14 +188,15 @@ impl Control {
             match tokio::time::timeout_at(until, epochs.changed()).await {
                 Ok(Ok(())) => {}
                 Err(_) if has_file && tokio::time::Instant::now() < deadline => {}
-                Ok(Err(_)) | Err(_) => return Err(failure.error),
+                Ok(Err(_)) | Err(_) => return Err(failure.into_error_of_statement()),
             }
         }
     }
 
-    /// Whether this user's transactions can be committed on this shard and another at once; makes what is missing for it.
-    pub async fn commit_support(&self, shard: &Shard, user: &str) -> Result<CommitSupport, PgError> {
-        let mut connection = self.open_by_newest_password(shard).await?;
+    /// Whether this user's transactions can be committed on this shard and another at once; makes what is missing for it. `patience`: with a
+    /// password that the server refuses.
+    pub async fn commit_support(&self, shard: &Shard, user: &str, patience: Duration) -> Result<CommitSupport, PgError> {
+        let mut connection = self.open_by_newest_password(shard, patience).await?;
         let support = support::for_commits(&mut connection, &self.client_roles, user).await;
         connection.close().await;
         support
@@ -242,8 +244,7 @@ impl Control {
     }
 }
 
-/// How long a changed password may take to reach the map.
-const PASSWORD_PATIENCE: Duration = Duration::from_secs(5);
+/// How often a password file is read while another password is waited for.
 const PASSWORD_FILE_EVERY: Duration = Duration::from_millis(250);
 
 /// A proxy that does not see a change of the map within this is stuck.

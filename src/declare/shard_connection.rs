@@ -72,6 +72,18 @@ impl OpenFailure {
     }
 }
 
+impl OpenFailure {
+    /// With the code that a statement gets which needs a connection of a pool.
+    pub(super) fn into_error_of_statement(self) -> PgError {
+        let code = match self.is_wrong_password {
+            true => SqlState::INVALID_PASSWORD,
+            false if self.error.code == UNABLE_TO_CONNECT => SqlState::CANNOT_CONNECT_NOW,
+            false => self.error.code,
+        };
+        PgError { code, ..self.error }
+    }
+}
+
 impl From<PgError> for OpenFailure {
     fn from(error: PgError) -> Self {
         Self { error, is_wrong_password: false }

@@ -186,7 +186,8 @@ impl Session {
         if let Some(known) = self.gateway.commit_support.get(&key) {
             return Ok(known);
         }
-        let found = Arc::new(Box::pin(self.gateway.control.commit_support(&shard, &key.1)).await?);
+        let patience = self.gateway.config.pool.checkout_timeout();
+        let found = Arc::new(Box::pin(self.gateway.control.commit_support(&shard, &key.1, patience)).await?);
         if found.has_role && found.max_prepared_transactions > 0 {
             self.gateway.commit_support.insert(key, Arc::clone(&found));
         }

@@ -221,7 +221,9 @@ impl Session {
             match self.wait_for_barrier(shards, deadline).await? {
                 Err(BarrierError::NotReady(shard)) if !made_ready.contains(&shard.id) => {
                     let user = self.pool(&shard)?.user().to_owned();
-                    Box::pin(self.gateway.control.commit_support(&shard, &user)).await.map_err(|error| because_of(&error))?;
+                    let patience = deadline.saturating_duration_since(Instant::now());
+                    let looked_at = Box::pin(self.gateway.control.commit_support(&shard, &user, patience)).await;
+                    looked_at.map_err(|error| because_of(&error))?;
                     made_ready.push(shard.id);
                 }
                 closed => return Ok(closed.map_err(told)?),

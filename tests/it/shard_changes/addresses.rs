@@ -55,6 +55,7 @@ async fn a_password_is_changed_under_load_without_an_error() {
     }
     by_a_file(&stage, &second, &mut admin).await;
     after_its_turn(&stage, &mut admin).await;
+    by_a_commit_over_two(&stage, &mut admin).await;
     load.until_written(50).await;
     // Whoever else connects does so by the new password: declarations, changes of the schema, new sessions, recovery.
     let mut other = WireClient::connect(second.address()).await;
@@ -136,6 +137,24 @@ async fn after_its_turn(stage: &Stage, admin: &mut WireClient) {
     tokio::time::sleep(patience * 3 / 10).await;
     alter_urls(stage, admin, "app:p7", "").await;
     all_are_answered(vec![waiting]).await;
+}
+
+/// What such a commit needs of the shards is looked at by a connection of its own, whose errors are those of the others.
+async fn by_a_commit_over_two(stage: &Stage, admin: &mut WireClient) {
+    let settings = vec![("pool.checkout_timeout_ms", "500".to_owned())];
+    let proxy = Proxy::start(&stage.cluster, ProxyOptions { settings, ..ProxyOptions::default() });
+    let mut client = WireClient::connect(proxy.address()).await;
+    let update = |shard: usize| format!("UPDATE accounts SET owner = owner WHERE id = {}", stage.key(shard, 0));
+    for shard in 0..2 {
+        succeed(&mut client, &update(shard)).await;
+    }
+    stage.cluster.connect_shard(0).await.batch_execute("ALTER ROLE app PASSWORD 'p8'").await.expect("altered");
+    let both = format!("BEGIN; {}; {}; COMMIT", update(0), update(1));
+    let said = told(&mut client, &both).await;
+    assert!(said.starts_with("28P01 | could not connect to shard \"shard"), "{said}");
+    client.ask("ROLLBACK").await;
+    alter_urls(stage, admin, "app:p8", "").await;
+    succeed(&mut client, &both).await;
 }
 
 async fn alter_urls(stage: &Stage, admin: &mut WireClient, login: &str, parameters: &str) {
