@@ -56,7 +56,7 @@ impl Load {
         }
     }
 
-    /// Ends the writers; what was acknowledged is there once, pairs are whole.
+    /// Ends the writers; what was acknowledged is there once and where its key leads to, pairs are whole.
     pub async fn end(self, stage: &Stage) -> Written {
         self.stop.store(true, Ordering::Relaxed);
         let (count, seconds) = (self.acknowledged.load(Ordering::Relaxed), self.began_at.elapsed().as_secs_f64());
@@ -77,6 +77,12 @@ impl Load {
         assert!(lost.is_empty(), "acknowledged and lost: {lost:?}");
         let halves: Vec<&i64> = all.pairs.iter().filter(|id| stored.contains(id) != stored.contains(&(**id + 1))).collect();
         assert!(halves.is_empty(), "half of a pair: {halves:?}");
+        // By its key: where it is looked for, as it was written.
+        let mut client = stage.client().await;
+        for id in all.acknowledged.iter().step_by(all.acknowledged.len() / KEYS_READ + 1) {
+            let sql = format!("SELECT owner, balance FROM accounts WHERE id = {id}");
+            assert_eq!(client.row(&sql).await, ["w", "1"], "{id}");
+        }
         all
     }
 }
@@ -112,6 +118,9 @@ async fn stored(stage: &Stage) -> BTreeSet<i64> {
         for id in rows.iter().map(|row| row.get::<_, i64>(0)) {
             assert!(stored.insert(id), "{id} is on two shards");
         }
+        let other = "SELECT count(*) FROM accounts WHERE id >= $1 AND (owner, balance) IS DISTINCT FROM ('w', 1)";
+        let other: i64 = client.query_one(other, &[&FIRST_ID]).await.expect("a count").get(0);
+        assert_eq!(other, 0, "rows of shard {shard} that nobody has written so");
     }
     stored
 }
@@ -164,6 +173,7 @@ async fn ask(client: &mut WireClient, sql: &str) -> String {
     }
 }
 
+const KEYS_READ: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// No other row has an id as large.
 const FIRST_ID: i64 = 1_000_000;
