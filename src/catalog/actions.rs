@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{BodyReader, Catalog, ForeignKey, Oid, Relation, RelationKind, Trigger, TriggerEvents};
+use super::{BodyReader, Catalog, ForeignKey, Oid, Relation, RelationKind, TriggerEvents, quoted_literal};
 
 /// ON DELETE or ON UPDATE of a foreign key. NO ACTION and RESTRICT only look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,18 +125,28 @@ impl Catalog {
         }
     }
 
+    /// Whose foreign keys refer to the relation's rows.
+    pub(super) fn referring_to(&self, relation: &Relation) -> impl Iterator<Item = &Relation> {
+        let holders = self.holders_of_rows(relation);
+        self.relations.values().filter(move |from| from.foreign_keys.iter().any(|key| holders.contains(&key.referenced)))
+    }
+
     /// What triggers of the row set besides, and what is generated anew.
-    fn with_own_changes(&self, relation: &Relation, change: RowChange, reader: &dyn BodyReader) -> RowChange {
+    pub(super) fn with_own_changes(&self, relation: &Relation, change: RowChange, reader: &dyn BodyReader) -> RowChange {
         let RowChange::Updated(mut columns) = change else { return change };
         for member in self.family(relation) {
             let before = member.triggers.iter().filter(|trigger| trigger.is_before && trigger.is_row && trigger.fires_on.update);
-            // Those of extensions set what they are given.
-            let is_asked =
-                |trigger: &&Trigger| self.functions.get(&trigger.function).is_some_and(|found| !found.is_extension_member);
-            for trigger in before.filter(is_asked) {
+            // PostgreSQL's own change nothing that is referred to.
+            for trigger in before {
+                let Some(function) = self.functions.get(&trigger.function) else { continue };
+                let all = relation.columns.iter().map(|column| column.name.clone());
                 match self.assigned_new_columns(trigger.function, reader) {
+                    // Those of extensions set what they are given: `moddatetime('updated_at')`.
+                    None if function.is_extension_member => {
+                        columns.extend(all.filter(|column| trigger.definition.contains(&quoted_literal(column))));
+                    }
                     Some(assigned) => columns.extend(assigned),
-                    None => columns.extend(relation.columns.iter().map(|column| column.name.clone())),
+                    None => columns.extend(all),
                 }
             }
         }

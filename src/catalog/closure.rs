@@ -9,7 +9,7 @@
 //! Members of extensions, functions of pg_catalog and functions written in the server's own C are transparent. Results are
 //! kept in the catalogue, which never changes, so each body is read once a version.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -21,6 +21,9 @@ use super::{
 };
 
 mod session;
+mod writes;
+
+pub use writes::{RowWrites, UpdatedColumns};
 
 /// The relations that are read and written, or that this cannot be known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,8 +85,8 @@ pub struct BodyName {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BodyReferences {
     pub reads: Vec<BodyName>,
-    /// Written tables, and sequences that are drawn from.
-    pub writes: Vec<BodyName>,
+    /// Written tables, with what is done to their rows, and sequences that are drawn from.
+    pub writes: BTreeMap<BodyName, RowWrites>,
     /// Functions called, built-in ones included.
     pub functions: Vec<BodyName>,
     /// Names of the operators used.
@@ -160,7 +163,7 @@ pub trait BodyReader: Send + Sync {
 /// Closures that were walked already.
 #[derive(Default)]
 pub struct ClosureCache {
-    walked: Mutex<std::collections::HashMap<CacheKey, Walked>>,
+    walked: Mutex<HashMap<CacheKey, Walked>>,
     leaving: std::sync::OnceLock<session::LeavingParts>,
 }
 
@@ -306,13 +309,14 @@ impl Catalog {
                 add(trigger_part(&trigger.name), Some(trigger.function), trigger.fires_on, &visit);
             }
             for rule in &found.rules {
-                add(format!("rule \"{rule}\""), None, TriggerEvents::ALL, &|walk| walk.rule(found, rule));
+                let events = self.events_of_rule(found, rule);
+                add(format!("rule \"{rule}\""), None, events, &|walk| walk.rule(found, rule));
             }
         }
         for policy in found.policies.iter().filter(|_| access != Access::Action) {
             let visit = |walk: &mut Walk<'_>| {
                 walk.policies(found, Some(&policy.name));
-                walk.dependencies(found, access, Some((DependentKind::Policy, &policy.name)));
+                walk.dependencies(found, access, &RowWrites::ALL, Some((DependentKind::Policy, &policy.name)));
             };
             add(format!("policy \"{}\"", policy.name), None, TriggerEvents::ALL, &visit);
         }
@@ -331,9 +335,12 @@ impl Catalog {
             let function = if let [one] = functions.as_slice() { Some(*one) } else { None };
             // A sequence that a default draws from is expected, and no obstacle.
             let trigger = found.triggers.iter().find(|trigger| kind == DependentKind::TriggerWhen && trigger.name == name);
-            let fires_on = trigger.map_or(TriggerEvents::ALL, |trigger| trigger.fires_on);
+            let fires_on = match kind {
+                DependentKind::Rule => self.events_of_rule(found, name),
+                _ => trigger.map_or(TriggerEvents::ALL, |trigger| trigger.fires_on),
+            };
             add(format!("{} \"{name}\"", kind.word()), function, fires_on, &|walk| {
-                walk.dependencies(found, access, Some((kind, name)));
+                walk.dependencies(found, access, &RowWrites::ALL, Some((kind, name)));
                 walk.sequences.clear();
             });
         }
@@ -393,7 +400,8 @@ struct Walk<'a> {
     catalog: &'a Catalog,
     reader: &'a dyn BodyReader,
     functions: HashSet<Oid>,
-    relations: HashSet<(Oid, Access)>,
+    /// With what is done to their rows.
+    relations: HashMap<(Oid, Access), RowWrites>,
     reads: BTreeSet<Oid>,
     writes: BTreeSet<Oid>,
     sequences: BTreeSet<Oid>,
@@ -442,7 +450,7 @@ impl<'a> Walk<'a> {
             catalog,
             reader,
             functions: HashSet::new(),
-            relations: HashSet::new(),
+            relations: HashMap::new(),
             reads: BTreeSet::new(),
             writes: BTreeSet::new(),
             sequences: BTreeSet::new(),
@@ -572,15 +580,15 @@ impl<'a> Walk<'a> {
         }
         self.effects.add(&found.effects);
         let may_be_temporary = |name: &&BodyName| name.schema.as_deref().is_none_or(|schema| schema == "pg_temp");
-        self.names.extend(found.reads.iter().chain(&found.writes).filter(may_be_temporary).map(|name| name.name.clone()));
+        self.names.extend(found.reads.iter().chain(found.writes.keys()).filter(may_be_temporary).map(|name| name.name.clone()));
         for name in &found.reads {
             for oid in self.resolve(name, search_path) {
                 self.read(oid);
             }
         }
-        for name in &found.writes {
+        for (name, writes) in &found.writes {
             for oid in self.resolve(name, search_path) {
-                self.write(oid);
+                self.write(oid, writes);
             }
         }
         for name in &found.functions {
@@ -648,48 +656,18 @@ impl<'a> Walk<'a> {
         self.relation(oid, Access::Read);
     }
 
-    fn write(&mut self, oid: Oid) {
+    fn write(&mut self, oid: Oid, writes: &RowWrites) {
         let Some(relation) = self.catalog.relations.get(&oid) else { return };
         if relation.kind != RelationKind::View {
             self.writes.insert(oid);
         }
-        self.relation(oid, Access::Write);
+        self.relation_written(oid, Access::Write, writes);
     }
 
+    /// A write: any.
     fn relation(&mut self, oid: Oid, access: Access) {
-        if !self.relations.insert((oid, access)) {
-            return;
-        }
-        let Some(relation) = self.catalog.relations.get(&oid) else { return };
-        self.effects_of_parts(relation);
-        if access != Access::Action {
-            self.policies(relation, None);
-        }
-        self.dependencies(relation, access, None);
-        match access {
-            Access::Read => {}
-            Access::Write | Access::Action => {
-                self.assigned(relation);
-                self.written(relation);
-            }
-        }
-    }
-
-    fn written(&mut self, relation: &Relation) {
-        for trigger in &relation.triggers {
-            self.function(trigger.function);
-        }
-        for rule in &relation.rules {
-            self.rule(relation, rule);
-        }
-        // Rows of a parent may go to any child.
-        for child in &relation.children {
-            self.relation(*child, Access::Action);
-        }
-        for reached in self.catalog.actions_after_any(relation, self.reader) {
-            self.writes.insert(reached.relation.oid);
-            self.relation(reached.relation.oid, Access::Action);
-        }
+        let writes = if access == Access::Read { RowWrites::NONE } else { RowWrites::ALL };
+        self.relation_written(oid, access, &writes);
     }
 
     fn rule(&mut self, relation: &Relation, rule: &str) {
@@ -717,12 +695,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn dependencies(&mut self, relation: &Relation, access: Access, only: Option<(DependentKind, &str)>) {
+    fn dependencies(&mut self, relation: &Relation, access: Access, writes: &RowWrites, only: Option<(DependentKind, &str)>) {
         let catalog = self.catalog;
         for dependency in catalog.relation_dependencies.get(&relation.oid).into_iter().flatten() {
             let is_chosen = only.is_none_or(|(kind, name)| kind == dependency.of && name == dependency.name);
             let counts = dependency.of != DependentKind::Policy || relation.has_row_security;
-            if !is_chosen || !counts || !dependency.of.takes_part_in(access) {
+            if !is_chosen || !counts || !dependency.of.takes_part_in(access) || !self.takes_part(relation, dependency, writes) {
                 continue;
             }
             // A materialised view shows what it stored, not what its query reads.
@@ -731,12 +709,12 @@ impl<'a> Walk<'a> {
             }
             match dependency.on {
                 DependencyTarget::Function(oid) => self.function(oid),
-                DependencyTarget::Relation(oid) => self.depends_on_relation(relation, dependency.of, oid, access),
+                DependencyTarget::Relation(oid) => self.depends_on_relation(relation, dependency.of, oid, (access, writes)),
             }
         }
     }
 
-    fn depends_on_relation(&mut self, relation: &Relation, kind: DependentKind, oid: Oid, access: Access) {
+    fn depends_on_relation(&mut self, relation: &Relation, kind: DependentKind, oid: Oid, (access, writes): (Access, &RowWrites)) {
         match kind {
             DependentKind::Default
                 if self.catalog.relations.get(&oid).is_some_and(|found| found.kind == RelationKind::Sequence) =>
@@ -746,8 +724,9 @@ impl<'a> Walk<'a> {
             DependentKind::View => {
                 self.read(oid);
                 // Without an INSTEAD OF trigger the write goes through to the tables below.
-                if access == Access::Write && !relation.triggers.iter().any(|trigger| trigger.is_instead) {
-                    self.write(oid);
+                let through = writes.through_view(relation);
+                if access == Access::Write && through != RowWrites::NONE {
+                    self.write(oid, &through);
                 }
             }
             DependentKind::Default

@@ -22,7 +22,7 @@ pub use actions::{ActionOn, ForeignKeyAction, RowChange};
 pub use by_oid::ByOid;
 pub use closure::{
     Access, BlockCall, BodyName, BodyReader, BodyReferences, Call, CallSets, Closure, ClosureCache, PartClosure, References,
-    SchemaEffect,
+    RowWrites, SchemaEffect, UpdatedColumns,
 };
 pub use conversions::Conversion;
 pub use definitions::{COLUMN_ORDER, Definitions, NOT_NULL, ObjectName};

@@ -4,11 +4,14 @@
 //! (`plpgsql`), each of which is parsed the same way. Whatever is not understood makes the answer unknown, with a reason that
 //! completes the sentence `function "f" …`. Names are reported generously: a name that might be a table's is one.
 
+use std::collections::BTreeSet;
+
+use pg_raw_parse::nodes::{CmdType, OnConflictAction};
 use pg_raw_parse::walk::{Recurse, walk_manual};
 use pg_raw_parse::{ConstValue, Node, nodes};
 
 use super::parse::tree;
-use crate::catalog::{BodyName, BodyReader, BodyReferences, Kept, SchemaEffect, SessionEffects};
+use crate::catalog::{BodyName, BodyReader, BodyReferences, Kept, RowWrites, SchemaEffect, SessionEffects, UpdatedColumns};
 use crate::sql::ddl;
 use crate::sql::parse::parse;
 use crate::sql::utility::session_command;
@@ -123,11 +126,11 @@ impl Found {
         if self.is_unread {
             references.effects.add(&SessionEffects::of_unread(text));
         }
-        for list in [&mut references.reads, &mut references.writes, &mut references.functions] {
+        for list in [&mut references.reads, &mut references.functions] {
             list.sort_unstable();
             list.dedup();
         }
-        references.reads.retain(|name| !references.writes.contains(name));
+        references.reads.retain(|name| !references.writes.contains_key(name));
         for list in [&mut references.operators, &mut references.fields, &mut references.bound_names] {
             list.sort_unstable();
             list.dedup();
@@ -149,7 +152,7 @@ impl Found {
         let Found { references, is_unread, .. } = inner;
         self.is_unread |= is_unread;
         self.references.reads.extend(references.reads);
-        self.references.writes.extend(references.writes);
+        references.writes.into_iter().for_each(|(name, writes)| self.writes(name, &writes));
         self.references.functions.extend(references.functions);
         self.references.operators.extend(references.operators);
         self.references.fields.extend(references.fields);
@@ -168,6 +171,10 @@ impl Found {
             }
             Some(_) | None => false,
         }
+    }
+
+    fn writes(&mut self, name: BodyName, writes: &RowWrites) {
+        self.references.writes.entry(name).or_default().add(writes);
     }
 
     fn asked_for(&mut self, text: &str) {
@@ -282,11 +289,11 @@ fn statement(node: Node<'_>, found: &mut Found) {
             None => found.lose(UNREADABLE),
         },
         Node::TruncateStmt(truncate) => truncate.relations().iter().for_each(|relation| match relation {
-            Node::RangeVar(relation) => found.references.writes.push(name_of(relation)),
+            Node::RangeVar(relation) => found.writes(name_of(relation), &RowWrites::TRUNCATE),
             _ => found.lose(UNREADABLE),
         }),
         Node::LockStmt(lock) => lock.relations().iter().for_each(|relation| match relation {
-            Node::RangeVar(relation) => found.references.writes.push(name_of(relation)),
+            Node::RangeVar(relation) => found.writes(name_of(relation), &RowWrites::ALL),
             _ => found.lose(UNREADABLE),
         }),
         // A table of the session's own: of no shard's rows, but of one backend.
@@ -402,16 +409,14 @@ fn visit(node: Node<'_>, found: &mut Found) {
         // Targets of changes come by here too, and are taken out again in the end. Names of common table expressions as well:
         // the catalogue knows whether there is a table of that name, which then may be meant elsewhere.
         Node::RangeVar(relation) => found.references.reads.push(name_of(relation)),
-        Node::InsertStmt(insert) => found.references.writes.extend(insert.relation().map(name_of)),
+        Node::InsertStmt(_) | Node::DeleteStmt(_) | Node::MergeStmt(_) => change(node, found),
         Node::UpdateStmt(update) => {
             if update.relation().is_some_and(|relation| relation.relname() == Some("pg_settings")) {
                 found.references.effects.sets_any();
                 found.give_up("changes a setting of the session");
             }
-            found.references.writes.extend(update.relation().map(name_of));
+            change(node, found);
         }
-        Node::DeleteStmt(delete) => found.references.writes.extend(delete.relation().map(name_of)),
-        Node::MergeStmt(merge) => found.references.writes.extend(merge.relation().map(name_of)),
         Node::FuncCall(call) => function_call(call, found),
         Node::A_Expr(_) | Node::CaseExpr(_) | Node::SubLink(_) => {
             found.references.operators.extend(tree::operators_of(node).into_iter().map(str::to_owned));
@@ -430,6 +435,52 @@ fn visit(node: Node<'_>, found: &mut Found) {
     }
 }
 
+/// What the statement does to rows of its target.
+fn change(node: Node<'_>, found: &mut Found) {
+    let (relation, writes) = match node {
+        Node::InsertStmt(insert) => {
+            let mut writes = RowWrites::INSERT;
+            if let Some(conflict) = insert.on_conflict_clause().filter(|it| it.action != OnConflictAction::ONCONFLICT_NOTHING) {
+                writes.add(&update_of(conflict.target_list().iter().map(Some)));
+            }
+            (insert.relation(), writes)
+        }
+        Node::UpdateStmt(update) => (update.relation(), update_of(update.target_list().iter().map(Some))),
+        Node::DeleteStmt(delete) => (delete.relation(), RowWrites::DELETE),
+        Node::MergeStmt(merge) => {
+            let mut writes = RowWrites::NONE;
+            for clause in merge.merge_when_clauses().iter() {
+                match clause.command_type {
+                    CmdType::CMD_INSERT => writes.add(&RowWrites::INSERT),
+                    CmdType::CMD_UPDATE => {
+                        let targets = clause.target_list().iter();
+                        writes.add(&update_of(targets.map(|target| match target {
+                            Node::ResTarget(target) => Some(target),
+                            _ => None,
+                        })));
+                    }
+                    CmdType::CMD_DELETE => writes.add(&RowWrites::DELETE),
+                    CmdType::CMD_NOTHING => {}
+                    _ => writes.add(&RowWrites::ALL),
+                }
+            }
+            (merge.relation(), writes)
+        }
+        _ => return,
+    };
+    if let Some(relation) = relation {
+        found.writes(name_of(relation), &writes);
+    }
+}
+
+fn update_of<'n>(targets: impl Iterator<Item = Option<&'n nodes::ResTarget>>) -> RowWrites {
+    let columns: Option<BTreeSet<String>> = targets.map(|target| target?.name().map(str::to_owned)).collect();
+    match columns {
+        Some(columns) => RowWrites::update(columns),
+        None => RowWrites { updates: UpdatedColumns::Any, ..RowWrites::NONE },
+    }
+}
+
 fn function_call(call: &nodes::FuncCall, found: &mut Found) {
     let names: Option<Vec<&str>> = call.funcname().iter().map(Node::as_str).collect();
     let name = match names.as_deref() {
@@ -439,7 +490,7 @@ fn function_call(call: &nodes::FuncCall, found: &mut Found) {
     };
     match name.name.as_str() {
         "nextval" | "setval" | "currval" => match call.args().iter().next().and_then(sequence_of) {
-            Some(sequence) => found.references.writes.push(sequence),
+            Some(sequence) => found.writes(sequence, &RowWrites::ALL),
             None => found.give_up(format!("calls {} on a sequence that it does not name", name.name)),
         },
         "lastval" => found.give_up("calls lastval"),

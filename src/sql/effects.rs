@@ -13,7 +13,7 @@ use super::context::Context;
 use super::parse::lexer::Literal;
 use super::statement::Source;
 use super::utility::session_command;
-use crate::catalog::{BodyName, BodyReader, BodyReferences, ChangedSettings, Kept, SessionEffects, UnnamedLeft};
+use crate::catalog::{BodyName, BodyReader, BodyReferences, ChangedSettings, Kept, RowWrites, SessionEffects, UnnamedLeft};
 
 /// `None`: proven to leave nothing. Names that the catalogue does not have may be of what was made a moment ago.
 pub fn of_statement(node: Node<'_>, text: &str, context: &Context, has_unknown_names: bool) -> Option<Arc<SessionEffects>> {
@@ -95,7 +95,7 @@ fn of_copy(relation: &nodes::RangeVar, is_from: bool, context: &Context) -> Sess
         BodyName { schema: relation.schemaname().map(str::to_owned), name: relation.relname().unwrap_or_default().to_owned() };
     let mut found = BodyReferences::default();
     if is_from {
-        found.writes.push(name)
+        found.writes.insert(name, RowWrites::INSERT);
     } else {
         found.reads.push(name)
     }

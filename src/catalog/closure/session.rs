@@ -31,7 +31,8 @@ impl Catalog {
     /// The same without what any statement might do: casts and checks of domains count where a value of their types may be.
     pub fn likely_session_effects(&self, found: &BodyReferences, text: &str, reader: &dyn BodyReader) -> SessionEffects {
         let mut effects = found.effects.clone();
-        let relations: Vec<Oid> = found.reads.iter().chain(&found.writes).flat_map(|name| self.relations_named(name)).collect();
+        let relations: Vec<Oid> =
+            found.reads.iter().chain(found.writes.keys()).flat_map(|name| self.relations_named(name)).collect();
         for conversion in &self.conversions {
             if self.may_convert(conversion, text, &relations) {
                 effects.add(&self.walked_function(conversion.function, reader).effects);
@@ -45,8 +46,9 @@ impl Catalog {
         for function in by_field.chain(by_operator).flatten() {
             effects.add(&self.walked_function(*function, reader).effects);
         }
-        for (names, access) in [(&found.reads, Access::Read), (&found.writes, Access::Write)] {
-            for oid in names.iter().flat_map(|name| self.relations_named(name)) {
+        let named = found.reads.iter().map(|name| (name, Access::Read));
+        for (name, access) in named.chain(found.writes.keys().map(|name| (name, Access::Write))) {
+            for oid in self.relations_named(name) {
                 let of_relation = self.cached(CacheKey::Relation(oid, access), reader, |walk| walk.relation(oid, access)).effects;
                 effects.add(&SessionEffects::clone(&of_relation).without_transaction());
             }

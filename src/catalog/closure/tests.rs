@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::catalog::{Conversion, Dependency, Policy, Trigger, TriggerEvents};
+use crate::catalog::{Conversion, Dependency, ForeignKey, ForeignKeyAction, ObjectName, Policy, Trigger, TriggerEvents};
 
 const T: Oid = 1;
 const AUDIT: Oid = 2;
@@ -31,10 +31,26 @@ fn name(name: &str) -> BodyName {
     BodyName { schema: None, name: name.to_owned() }
 }
 
+fn writes(table: &str, writes: RowWrites) -> BodyReferences {
+    BodyReferences { writes: BTreeMap::from([(name(table), writes)]), ..Default::default() }
+}
+
+fn updates(columns: &[&str]) -> RowWrites {
+    RowWrites::update(columns.iter().map(|column| (*column).to_owned()).collect())
+}
+
 fn reader() -> Bodies {
     Bodies(HashMap::from([
         ("count audit", BodyReferences { reads: vec![name("audit")], ..Default::default() }),
-        ("insert audit", BodyReferences { writes: vec![name("audit")], ..Default::default() }),
+        ("insert audit", writes("audit", RowWrites::INSERT)),
+        ("delete audit", writes("audit", RowWrites::DELETE)),
+        ("truncate audit", writes("audit", RowWrites::TRUNCATE)),
+        ("update audit", writes("audit", updates(&["note"]))),
+        ("update audit key", writes("audit", updates(&["note", "id"]))),
+        ("insert view", writes("v", RowWrites::INSERT)),
+        ("delete view", writes("v", RowWrites::DELETE)),
+        ("count far", BodyReferences { reads: vec![name("far")], ..Default::default() }),
+        ("stamp", BodyReferences { assigned_new: Some(vec!["id".to_owned()]), ..Default::default() }),
         ("call log", BodyReferences { functions: vec![name("log"), name("caller")], ..Default::default() }),
         ("execute", BodyReferences { unknown: Some("runs SQL that it makes itself".into()), ..Default::default() }),
         ("use operator", BodyReferences { operators: vec!["===".into()], ..Default::default() }),
@@ -329,4 +345,143 @@ fn who_uses_a_name_is_found_over_several_steps() {
     assert_eq!(using(&catalog, "bare").expect("named"), ["bare"]);
     catalog.operator_functions.insert("===".into(), vec![11]);
     assert_eq!(using(&catalog, "f"), None, "an operator has no name to look for");
+}
+
+const CHILD: Oid = 6;
+const FAR: Oid = 7;
+
+/// `audit (id, note)`, `child` that refers to it by these actions, and a function for each way to write to `audit`.
+fn with_child(on_delete: ForeignKeyAction, on_update: ForeignKeyAction) -> Catalog {
+    let mut catalog = catalog(vec![
+        function(10, "inserts", "sql", "insert audit"),
+        function(11, "deletes", "sql", "delete audit"),
+        function(12, "updates", "sql", "update audit"),
+        function(13, "updates_key", "sql", "update audit key"),
+        function(14, "truncates", "sql", "truncate audit"),
+        function(15, "inserts_view", "sql", "insert view"),
+        function(16, "deletes_view", "sql", "delete view"),
+        function(20, "far", "sql", "count far"),
+        function(21, "stamps", "plpgsql", "stamp"),
+    ]);
+    let mut child = relation(CHILD, "public", "child", RelationKind::Table);
+    child.foreign_keys.push(ForeignKey {
+        name: "fk".into(),
+        columns: vec!["audit_id".into()],
+        referenced: AUDIT,
+        referenced_columns: vec!["id".into()],
+        on_delete,
+        on_update,
+        columns_set_on_delete: Vec::new(),
+    });
+    for relation in [child, relation(FAR, "public", "far", RelationKind::Table)] {
+        catalog.relation_names.insert((relation.schema.clone(), relation.name.clone()), relation.oid);
+        catalog.relations.insert(relation.oid, relation);
+    }
+    catalog
+}
+
+fn written(catalog: &Catalog, function: Oid) -> Vec<Oid> {
+    match &*catalog.closure_of_function(function, &reader()) {
+        Closure::Known(found) => found.reads.iter().chain(&found.writes).copied().filter(|oid| *oid != AUDIT).collect(),
+        Closure::Unknown(why) => panic!("{why}"),
+    }
+}
+
+/// What a function writes through foreign keys, by what it does to the rows that they refer to.
+#[test]
+fn a_foreign_key_acts_after_a_delete_or_a_change_of_what_it_refers_to() {
+    use ForeignKeyAction::{Cascades, Looks};
+    let all = |catalog: &Catalog| [10, 11, 12, 13, 14].map(|function| written(catalog, function));
+    let child = || vec![CHILD];
+    assert_eq!(all(&with_child(Cascades, Looks)), [vec![], child(), vec![], vec![], child()]);
+    assert_eq!(all(&with_child(Looks, Cascades)), [vec![], vec![], vec![], child(), child()]);
+    assert_eq!(all(&with_child(Looks, Looks)), [vec![], vec![], vec![], vec![], child()], "TRUNCATE … CASCADE");
+    // A trigger that sets the column which the key refers to.
+    let mut catalog = with_child(Looks, Cascades);
+    let stamp = Trigger { is_before: true, fires_on: TriggerEvents::UPDATE, ..trigger(21) };
+    catalog.relations.get_mut(&AUDIT).unwrap().triggers.push(stamp);
+    assert_eq!(all(&catalog), [vec![], vec![], child(), child(), child()]);
+}
+
+#[test]
+fn a_trigger_counts_on_its_events_and_columns() {
+    let far = || vec![FAR];
+    let with_trigger = |on: Oid, fires_on: TriggerEvents, definition: &str| {
+        let mut catalog = with_child(ForeignKeyAction::Cascades, ForeignKeyAction::Cascades);
+        let fires = Trigger { fires_on, definition: definition.to_owned(), ..trigger(20) };
+        catalog.relations.get_mut(&on).unwrap().triggers.push(fires);
+        [10, 11, 12, 13, 14].map(|function| written(&catalog, function).into_iter().filter(|oid| *oid == FAR).collect::<Vec<_>>())
+    };
+    let none = Vec::new;
+    assert_eq!(with_trigger(AUDIT, TriggerEvents::INSERT, ""), [far(), none(), none(), none(), none()]);
+    assert_eq!(with_trigger(AUDIT, TriggerEvents::UPDATE, ""), [none(), none(), far(), far(), none()]);
+    let of = |columns: &str| {
+        format!("CREATE TRIGGER \"x UPDATE OF y\" AFTER UPDATE OF {columns} ON public.audit FOR EACH ROW EXECUTE FUNCTION far()")
+    };
+    assert_eq!(with_trigger(AUDIT, TriggerEvents::UPDATE, &of("id, \"on\"")), [none(), none(), none(), far(), none()]);
+    assert_eq!(with_trigger(AUDIT, TriggerEvents::UPDATE, &of("other")), [none(), none(), none(), none(), none()]);
+    let truncate = TriggerEvents { truncate: true, ..TriggerEvents::NONE };
+    assert_eq!(with_trigger(AUDIT, truncate, ""), [none(), none(), none(), none(), far()]);
+    // Of the child, by what the foreign key does to it.
+    assert_eq!(with_trigger(CHILD, TriggerEvents::INSERT, ""), [none(), none(), none(), none(), none()]);
+    assert_eq!(with_trigger(CHILD, TriggerEvents::DELETE, ""), [none(), far(), none(), none(), none()]);
+    assert_eq!(with_trigger(CHILD, TriggerEvents::UPDATE, &of("audit_id")), [none(), none(), none(), far(), none()]);
+    assert_eq!(with_trigger(CHILD, truncate, ""), [none(), none(), none(), none(), far()]);
+}
+
+/// Rows that go from one partition to another are deleted in one and inserted into the other.
+#[test]
+fn an_update_of_a_partition_s_column_is_a_move() {
+    let fires = |definition_of: &str, partitioned_by: Option<Vec<String>>| {
+        let mut catalog = with_child(ForeignKeyAction::Looks, ForeignKeyAction::Looks);
+        let mut part = relation(8, "public", "part", RelationKind::Table);
+        part.parents.push(AUDIT);
+        part.triggers.push(Trigger { fires_on: TriggerEvents::INSERT, definition: definition_of.to_owned(), ..trigger(20) });
+        catalog.relations.insert(8, part);
+        let parent = catalog.relations.get_mut(&AUDIT).unwrap();
+        (parent.kind, parent.partition_columns) = (RelationKind::PartitionedTable, partitioned_by);
+        parent.children.push(8);
+        [11, 12, 13].map(|function| written(&catalog, function) == [FAR])
+    };
+    assert_eq!(fires("", Some(vec!["id".into()])), [false, false, true]);
+    assert_eq!(fires("", None), [false, true, true]);
+}
+
+#[test]
+fn a_rule_counts_on_its_event() {
+    let unknown = |definition: Option<&str>| {
+        let mut catalog = with_child(ForeignKeyAction::Looks, ForeignKeyAction::Looks);
+        catalog.relations.get_mut(&AUDIT).unwrap().rules.push("r".into());
+        if let Some(definition) = definition {
+            catalog.definitions.insert(ObjectName::part_of("table public.audit", "rule", "r"), definition);
+        }
+        let is_unknown = |function| matches!(&*catalog.closure_of_function(function, &reader()), Closure::Unknown(_));
+        let fires_on = catalog.closures_by_part(AUDIT, Access::Write, &reader()).first().map(|part| part.fires_on);
+        ([10, 11, 12].map(is_unknown), fires_on)
+    };
+    let all = ([true, true, true], Some(TriggerEvents::ALL));
+    assert_eq!(unknown(None), all);
+    let on = |event: &str| format!("CREATE RULE r AS\n    ON {event} TO public.audit DO INSTEAD NOTHING; (enabled: O)");
+    assert_eq!(unknown(Some(&on("INSERT"))), ([true, false, false], Some(TriggerEvents::INSERT)));
+    assert_eq!(unknown(Some(&on("DELETE"))), ([false, true, false], Some(TriggerEvents::DELETE)));
+    assert_eq!(unknown(Some(&on("UPDATE"))), ([false, false, true], Some(TriggerEvents::UPDATE)));
+    assert_eq!(unknown(Some("CREATE RULE \"a AS ON INSERT")), all);
+}
+
+/// A write through a view changes the tables under it, where no INSTEAD OF trigger does it in its place.
+#[test]
+fn a_write_through_a_view_is_what_it_is() {
+    let through = |instead: TriggerEvents| {
+        let mut catalog = with_child(ForeignKeyAction::Cascades, ForeignKeyAction::Looks);
+        let dependency = Dependency { of: DependentKind::View, name: "_RETURN".into(), on: DependencyTarget::Relation(AUDIT) };
+        catalog.relation_dependencies.insert(VIEW, vec![dependency]);
+        if instead != TriggerEvents::NONE {
+            let trigger = Trigger { is_instead: true, fires_on: instead, ..trigger(20) };
+            catalog.relations.get_mut(&VIEW).unwrap().triggers.push(trigger);
+        }
+        [15, 16].map(|function| written(&catalog, function))
+    };
+    assert_eq!(through(TriggerEvents::NONE), [vec![], vec![CHILD]]);
+    assert_eq!(through(TriggerEvents::INSERT), [vec![FAR], vec![CHILD]]);
+    assert_eq!(through(TriggerEvents::DELETE), [vec![], vec![FAR]]);
 }

@@ -7,8 +7,8 @@ fn read(language: &str, body: &str) -> BodyReferences {
     SqlBodyReader.references(language, body)
 }
 
-fn names(list: &[BodyName]) -> Vec<String> {
-    list.iter()
+fn names<'n>(list: impl IntoIterator<Item = &'n BodyName>) -> Vec<String> {
+    list.into_iter()
         .map(|name| name.schema.as_ref().map_or_else(|| name.name.clone(), |schema| format!("{schema}.{}", name.name)))
         .collect()
 }
@@ -17,7 +17,7 @@ fn names(list: &[BodyName]) -> Vec<String> {
 fn summary(language: &str, body: &str) -> (String, String, String) {
     let found = read(language, body);
     assert_eq!(found.unknown, None, "{body}");
-    (names(&found.reads).join(","), names(&found.writes).join(","), names(&found.functions).join(","))
+    (names(&found.reads).join(","), names(found.writes.keys()).join(","), names(&found.functions).join(","))
 }
 
 fn expect(language: &str, body: &str, reads: &str, writes: &str, functions: &str) {
@@ -289,5 +289,37 @@ fn what_a_body_leaves_in_its_session_is_told() {
     assert_eq!(made.unnamed_left, UnnamedLeft::Made);
     for body in ["create function f() returns int set app.X = 1 return 1", "alter role r set app.x = 1"] {
         assert!(effects("sql", body).names_left.contains("app.x"), "{body}");
+    }
+}
+
+/// A write is what it is: MERGE and ON CONFLICT are the union of what they may do.
+#[test]
+fn what_is_done_with_rows_is_told_apart() {
+    let update = |columns: &[&str]| RowWrites::update(columns.iter().map(|column| (*column).to_owned()).collect());
+    let with = |mut writes: RowWrites, others: &[RowWrites]| {
+        others.iter().for_each(|other| writes.add(other));
+        writes
+    };
+    for (body, expected) in [
+        ("INSERT INTO t VALUES (1)", RowWrites::INSERT),
+        ("INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING", RowWrites::INSERT),
+        (
+            "INSERT INTO t VALUES (1) ON CONFLICT (a) DO UPDATE SET b = 2, \"C\"[1] = 3",
+            with(RowWrites::INSERT, &[update(&["b", "C"])]),
+        ),
+        ("UPDATE t AS x SET a = 1, (b, c.d) = (2, 3) FROM u", update(&["a", "b", "c"])),
+        ("WITH gone AS (DELETE FROM t RETURNING *) SELECT count(*) FROM gone", RowWrites::DELETE),
+        ("DELETE FROM t; UPDATE t SET a = 1", with(RowWrites::DELETE, &[update(&["a"])])),
+        ("TRUNCATE t", RowWrites::TRUNCATE),
+        (
+            "MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN UPDATE SET b = 1 WHEN NOT MATCHED THEN INSERT VALUES (1)",
+            with(RowWrites::INSERT, &[update(&["b"])]),
+        ),
+        ("MERGE INTO t USING u ON t.a = u.a WHEN MATCHED AND u.b THEN DELETE WHEN MATCHED THEN DO NOTHING", RowWrites::DELETE),
+        ("LOCK t", RowWrites::ALL),
+    ] {
+        let found = read("sql", body);
+        let of_t = found.writes.iter().find(|(name, _)| name.name == "t").map(|(_, writes)| writes.clone());
+        assert_eq!(of_t, Some(expected), "{body}");
     }
 }

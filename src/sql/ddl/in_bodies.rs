@@ -156,7 +156,7 @@ impl<'c> Proof<'c> {
         if references.sets_session {
             return Err("It changes a setting of the session".to_owned());
         }
-        if let Some(table) = references.writes.first() {
+        if let Some(table) = references.writes.keys().next() {
             return Err(format!("It also writes to \"{}\"", table.name));
         }
         let is_system = |name: &&BodyName| match name.schema.as_deref() {

@@ -153,6 +153,11 @@ impl<'c> Reader<'c> {
             Resolved::Sharded { table, .. } => {
                 if let TableKind::Sharded { key, .. } = &table.kind {
                     self.check_key_of_action(action, key);
+                    // Of the same key: a foreign key between sharded tables has the whole key in it.
+                    let has_key = key.iter().all(|key| action.foreign_key.columns.contains(&key.column));
+                    if has_key && action.change == RowChange::Deleted {
+                        self.keyed.insert(relation.oid);
+                    }
                 }
                 self.check_defaults_of_action(action);
             }

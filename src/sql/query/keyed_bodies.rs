@@ -205,7 +205,7 @@ impl<'c> Given<'c> {
         is_plain(&format!("${}", argument + 1))
             && (is_numbered || !function.body.contains('$'))
             && (name.is_empty()
-                || is_plain(name) && body.reads.iter().chain(&body.writes).all(|of| lacks_column(context, of, name)))
+                || is_plain(name) && body.reads.iter().chain(body.writes.keys()).all(|of| lacks_column(context, of, name)))
     }
 
     fn touched_by(

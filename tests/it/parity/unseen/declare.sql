@@ -21,3 +21,6 @@ CREATE POLICY known ON guarded_copies USING (EXISTS (SELECT FROM t WHERE t.k = g
 CREATE TRIGGER goes AFTER DELETE ON dated FOR EACH ROW EXECUTE FUNCTION goes();
 CREATE TRIGGER strays AFTER INSERT ON strays FOR EACH ROW EXECUTE FUNCTION strays();
 SELECT shardgate.declare_function('put', writes => '{journal}', key_argument => 2);
+SELECT shardgate.distribute_table('accts', 'k', colocate_with => 't');
+SELECT shardgate.distribute_table('lines', 'k', colocate_with => 't');
+ALTER TABLE lines ADD FOREIGN KEY (k) REFERENCES accts ON DELETE CASCADE ON UPDATE CASCADE;

@@ -8,3 +8,7 @@ INSERT INTO guarded_copies SELECT g, g FROM generate_series(1, 12) g;
 INSERT INTO parents VALUES (1, 5, 'one');
 INSERT INTO children VALUES (1, 5);
 INSERT INTO dated SELECT k, 5, k FROM generate_series(1, 9) k;
+INSERT INTO accts SELECT g, 'account ' || g FROM generate_series(1, 4) g;
+INSERT INTO lines SELECT g, n, 'x' FROM generate_series(1, 3) g, generate_series(1, 2) n;
+INSERT INTO bins VALUES (1, 'a', 'a');
+INSERT INTO ruled VALUES (1, 5), (2, 6);

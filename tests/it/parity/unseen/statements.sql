@@ -296,3 +296,50 @@ SELECT k FROM t ORDER BY t.*, k LIMIT 3;
 SELECT k FROM w ORDER BY w.* FETCH FIRST 3 ROWS WITH TIES;
 SELECT count(k) FROM t WHERE EXISTS (SELECT 1 FROM (SELECT id AS k, 9 AS k FROM r) AS s(a) WHERE k = 9);
 SELECT count(k) FROM t WHERE EXISTS (SELECT 1 FROM (SELECT 8 AS k, id AS k FROM r) AS s(k, b) WHERE k = 9);
+-- A write in a body is what it is: a foreign key acts after a DELETE or an UPDATE of what it refers to, a trigger on its events.
+--! script
+SELECT open_acct(10, 'ten') = 10;
+SELECT open_acct(11, 'one');
+SELECT open_acct(12, 'two');
+SELECT note_acct(2, 'noted');
+SELECT put_acct(3, 'put');
+SELECT put_acct(14, 'put');
+SELECT close_acct(1);
+SELECT * FROM accts ORDER BY k;
+SELECT * FROM lines ORDER BY k, n;
+--! end
+--! refused
+VALUES (move_acct(2, 5));
+--! script
+SELECT fill_bin(2);
+SELECT mark_bin(1);
+DO $$ BEGIN INSERT INTO bins VALUES (3, 'b'); UPDATE bins SET other = 'c' WHERE id = 3; END $$;
+SELECT * FROM bins ORDER BY id;
+SELECT count(*) FROM t;
+--! end
+--! refused
+VALUES (note_bin(1));
+--! refused
+VALUES (empty_bin(1));
+--! refused
+DO $$ BEGIN UPDATE bins SET note = 'c' WHERE id = 1; END $$;
+-- A rule counts on its event.
+INSERT INTO ruled VALUES (3, 5), (4, 6);
+UPDATE ruled SET m = m + 1;
+--! refused
+DELETE FROM ruled WHERE id = 1;
+-- A call goes with the row whose key it is given, on one shard.
+SELECT v_of(k) FROM t WHERE k = 3;
+SELECT k, lines_of(k), lines_of(a.k) + 1 FROM accts a WHERE k = 2;
+SELECT sum(lines_of(k)) FROM accts WHERE k = 3;
+SELECT lines_of(l.k), v FROM accts a JOIN lines l USING (k) WHERE a.k = 2 ORDER BY n;
+--! 2
+SELECT lines_of(k) FROM accts WHERE k = $1;
+--! refused
+SELECT lines_of(k) FROM accts;
+--! refused
+SELECT lines_of(m) FROM t WHERE k = 3;
+--! refused
+WITH one AS (SELECT 1) SELECT note_acct(k, 'by row') FROM accts WHERE k = 3;
+--! refused
+UPDATE accts SET seen = 9 WHERE k = 3 RETURNING lines_of(k);
