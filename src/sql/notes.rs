@@ -26,6 +26,10 @@ pub struct Notes {
     pub hidden_sharded: Vec<Oid>,
     /// Those that a function reads or writes by a key that it is given.
     pub hidden_keyed: Vec<Oid>,
+    /// The trigger or policy that touches the first of them.
+    pub hidden_by: Option<String>,
+    /// A function touches rows of a key that an argument gives, and the call does not say which.
+    pub lacks_key: bool,
     /// The call of `declare_function` that would say that these are rows of one key.
     pub declaration: Option<String>,
     /// The call that has declared a function of this name before it became what it is.

@@ -8,6 +8,7 @@ use pg_raw_parse::nodes;
 use super::analysis::{Command, Effect, Fact, KeyCondition, Merge, Numbers, Opinion, Part, QueryKind, Scope, SessionCall};
 use super::context::Context;
 use super::ddl::named_relations::{beside_lasting, temporary_among};
+use super::notes::Notes;
 use super::query::{Reader, Resolved, is_own_relation, resolve};
 use super::second::{self, Claims, Name};
 use super::statement::Source;
@@ -335,24 +336,38 @@ fn add_hidden(reader: &mut Reader<'_>, parts: &mut Vec<Part>) {
             let part = Part::Sharded { group: group.id, condition: KeyCondition::All, stores: false };
             let fact = format!("Table \"{}\" is touched by a function, trigger, policy or view.", relation.name);
             reader.why.push(Fact::Sentence(fact));
-            let refusal = |hint: &str| {
-                PgError::unsupported(
-                    format!("table \"{}\" is touched by a function, trigger or policy of this statement", relation.name),
-                    "What it reads or writes may be on another shard.",
-                    hint,
-                )
-            };
-            match &reader.notes.declaration {
+            let by = reader.notes.hidden_by.as_deref();
+            let refusal = PgError::unsupported(
+                format!("table \"{}\" is touched by a function, trigger or policy of this statement", relation.name),
+                format!("What {} reads or writes may be on another shard.", by.unwrap_or("it")),
+                hidden_hint(&reader.notes, &relation.name),
+            );
+            match reader.notes.declaration.is_some() || reader.is_modification {
                 // Rather than what else keeps the statement from several shards: on one of them it would not be right either.
-                Some(declaration) => {
-                    let hint = format!("If these are rows of one shard key, which it is given, say so: {declaration}");
-                    reader.notes.pushdown = Some(refusal(&hint));
-                }
-                None => reader.notes.not_pushable(refusal(
-                    "Restrict it to tables of the home shard and reference tables, or declare its key with shardgate.declare_function().",
-                )),
+                true => reader.notes.pushdown = Some(refusal),
+                false => reader.notes.not_pushable(refusal),
             }
             parts.push(part);
+        }
+    }
+}
+
+/// What to do where a function, trigger or policy touches the sharded table.
+pub fn hidden_hint(notes: &Notes, table: &str) -> String {
+    let by = notes.hidden_by.as_deref().unwrap_or_default();
+    match &notes.declaration {
+        _ if notes.lacks_key => {
+            "The function touches rows of one shard key: give that by its place, as a constant or a parameter, \
+                                 or restrict the statement to one shard key."
+                .to_owned()
+        }
+        Some(declaration) => format!("If these are rows of one shard key, which it is given, say so: {declaration}"),
+        None if by.starts_with("policy ") => format!(
+            "Make \"{table}\" a reference table, or let the policy use only columns of its own table and settings of the session."
+        ),
+        None => {
+            "Write the statements of its body themselves, or give it the shard key as an argument, by which they are restricted."
+                .to_owned()
         }
     }
 }

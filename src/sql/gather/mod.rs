@@ -49,6 +49,7 @@ use super::context::Context;
 use super::parse;
 use super::parse::lexer;
 use super::parse::tokens::Tokens;
+use super::placing::hidden_hint;
 use super::query::{Nature, Reader, nature};
 use super::rewrite::clock_literals::mentions_time;
 use super::rewrite::staging::with_parameters;
@@ -306,7 +307,7 @@ fn check_hidden_references(text: &str, context: &Context, home: HomeTables) -> R
     }
     if let Some(relation) = notes.hidden_sharded_table().and_then(|oid| context.catalog.relations.get(&oid)) {
         let detail = format!("A function or policy reads table \"{}\", which is sharded.", relation.name);
-        return Err(refusals::hidden_unless(detail, notes.declaration.as_deref()));
+        return Err(refusals::hidden_unless(detail, hidden_hint(notes, &relation.name)));
     }
     if notes.effect() != Effect::Read {
         return Err(refusals::construct("a statement that changes or locks something"));

@@ -75,15 +75,10 @@ pub fn relation(name: &str, detail: impl Into<String>) -> PgError {
 }
 
 pub fn hidden(detail: impl Into<String>) -> PgError {
-    hidden_unless(detail, None)
+    hidden_unless(detail, "Declare what it touches with shardgate.declare_function(), or call it in a statement of its own.")
 }
 
-/// `declaration`: the call that would say that it touches rows of one key.
-pub fn hidden_unless(detail: impl Into<String>, declaration: Option<&str>) -> PgError {
-    let hint = match declaration {
-        Some(declaration) => format!("If these are rows of one shard key, which it is given, say so: {declaration}"),
-        None => "Declare what it touches with shardgate.declare_function(), or call it in a statement of its own.".to_owned(),
-    };
+pub fn hidden_unless(detail: impl Into<String>, hint: impl Into<String>) -> PgError {
     PgError::unsupported("the statement calls something that touches tables of several shards", detail, hint)
 }
 

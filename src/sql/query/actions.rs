@@ -65,14 +65,23 @@ impl<'c> Reader<'c> {
                 Closure::Known(references) if is_at_home && references.writes.iter().all(|oid| self.is_home_table(*oid)) => {
                     let reads = references.reads.iter().copied().filter(|oid| !self.is_home_table(*oid)).collect();
                     let references = crate::catalog::References { reads, ..Default::default() };
-                    self.note_references(&references, &part.name);
+                    self.note_references_of_part(&references, &part.name);
                 }
-                Closure::Known(references) => self.note_references(&references, &part.name),
+                Closure::Known(references) => self.note_references_of_part(&references, &part.name),
                 Closure::Unknown(reason) => {
                     function.into_iter().for_each(|function| self.note_declared_before(function));
                     self.notes.touches_anything.get_or_insert(reason);
                 }
             }
+        }
+    }
+
+    /// Of a trigger, policy and so on, which is told by its name.
+    pub(super) fn note_references_of_part(&mut self, references: &crate::catalog::References, part: &str) {
+        let before = self.notes.hidden_sharded.len();
+        self.note_references(references, part);
+        if self.notes.hidden_sharded.len() > before {
+            self.notes.hidden_by.get_or_insert_with(|| part.to_owned());
         }
     }
 

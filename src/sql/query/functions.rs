@@ -8,6 +8,7 @@ use pg_raw_parse::{Node, nodes};
 use super::bind::{Draws, Reader};
 use super::catalog_functions::{self, Nature};
 use super::expression::Place;
+use super::keyed_calls::CallAt;
 use super::relations::{self, Resolved};
 use super::scope::Frame;
 use crate::catalog::{Access, Call, CallSets, Closure, Function, Oid, References, RelationKind, SchemaEffect};
@@ -101,7 +102,7 @@ impl<'c> Reader<'c> {
         is_aggregate |= !matches!(call.agg_filter(), Node::None);
         for function in &candidates {
             is_aggregate |= function.kind == 'a' || function.kind == 'w';
-            self.note_called_function(function, call, place);
+            self.note_called_function(function, CallAt { call, frame, place });
         }
         if schema.is_none_or(|schema| schema == "pg_catalog") {
             is_aggregate |= catalog_functions::is_aggregate(name);
@@ -245,15 +246,15 @@ impl<'c> Reader<'c> {
     }
 
     /// A function whose name stands in the statement: the settings that it changes are followed.
-    fn note_called_function(&mut self, function: &Function, call: &nodes::FuncCall, place: Place) {
+    fn note_called_function(&mut self, function: &Function, at: CallAt<'_, '_>) {
         let mut of_call = match !self.is_declared(function) && !is_transparent(function) {
             true => self.context.catalog.call_of_function(function.oid, &SqlBodyReader),
             false => Call { closure: Arc::new(self.closure(function)), sets: CallSets::Nothing },
         };
         if let Closure::Known(references) = &*of_call.closure {
-            of_call.closure = Arc::new(Closure::Known(self.without_key_argument(function, call, references.clone())));
+            of_call.closure = Arc::new(Closure::Known(self.without_key_argument(function, at, references.clone())));
         }
-        self.note_function(function, place, &of_call);
+        self.note_function(function, at.place, &of_call);
     }
 
     fn note_function(&mut self, function: &Function, place: Place, call: &Call) {
@@ -320,7 +321,8 @@ impl<'c> Reader<'c> {
         };
         let Some(key) = references.reads.iter().chain(&references.writes).find_map(key_type) else { return };
         let argument = function.argument_types.iter().position(|argument| KeyType::of_column(*argument) == Some(key));
-        if let Some(argument) = argument.filter(|_| !self.is_declared(function)) {
+        // Where it is known which argument gives the key, nothing is left to be said of it.
+        if let Some(argument) = argument.filter(|_| !self.is_declared(function) && !self.notes.lacks_key) {
             let text = shardgate_call::declaration(&self.context.catalog, function, references, Some(argument + 1));
             self.notes.declaration.get_or_insert(text);
         }

@@ -221,7 +221,7 @@ impl<'c> Reader<'c> {
         match split {
             // Each row goes to its shard.
             Some(rows) => self.notes.split_rows = Some(rows),
-            None => self.notes.not_pushable(not_split("The rows of its VALUES belong to more than one shard.")),
+            None => self.notes.not_pushable(one_row()),
         }
         let name = self.leaves.get(target.leaf).map(|leaf| leaf.name.clone()).unwrap_or_default();
         self.add_part(Part::Sharded { group: *group, condition, stores: true }, &name, &key);
@@ -642,6 +642,15 @@ fn not_split(detail: &str) -> PgError {
         "INSERT of rows for several shards is not supported",
         detail,
         "Insert the rows of each shard key in a statement of their own.",
+    )
+}
+
+/// Only where rows of another key are needed too.
+fn one_row() -> PgError {
+    PgError::unsupported(
+        "INSERT of a row that needs other shards is not supported",
+        "Besides the row itself, which belongs to one shard, a function or sub-select of the statement touches rows of others.",
+        "Read them in a statement of their own, and give the values as constants or parameters.",
     )
 }
 

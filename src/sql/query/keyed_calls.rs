@@ -2,27 +2,42 @@
 //! ([`super::keyed_bodies`]), or a declaration says so.
 //!
 //! Where the argument is a constant or a parameter, the call has to be on that key's shard, like a statement with the key in its
-//! condition; on several shards, and over rows that are gathered elsewhere, it is refused like any function that touches such tables.
+//! condition. Where it is the key column of a sharded table of the same group, and the function only reads, it is on the right shard
+//! wherever that row is, as long as the statement runs on one shard. On several shards, and over rows that are gathered elsewhere, it is
+//! refused like any function that touches such tables.
 
 use std::collections::BTreeSet;
 
 use pg_raw_parse::{Node, nodes};
 
 use super::bind::Reader;
+use super::expression::Place;
+use super::functions::one_server;
 use super::keyed_bodies::keyed_by_argument;
+use super::leaves::LeafKind;
 use super::predicate::Operand;
 use super::relations::{self, Resolved};
 use super::scope::Frame;
 use crate::catalog::{Function, Oid, References};
 use crate::shard_key::KeyType;
-use crate::shardmap::TableKind;
-use crate::sql::analysis::{Fact, KeyCondition, KeyTest, KeyValue, Part, StoredValue, Test};
+use crate::shardmap::{GroupId, TableKind};
+use crate::sql::analysis::{Effect, Fact, KeyCondition, KeyTest, KeyValue, Part, StoredValue, Test};
+
+/// A call and where it is: the frame in which its arguments are resolved, and its place in the statement.
+#[derive(Clone, Copy)]
+pub struct CallAt<'n, 'f> {
+    pub call: &'n nodes::FuncCall,
+    pub frame: &'f Frame<'f>,
+    pub place: Place,
+}
 
 impl Reader<'_> {
     /// What the call touches besides what it touches by its key.
-    pub fn without_key_argument(&mut self, function: &Function, call: &nodes::FuncCall, mut references: References) -> References {
+    pub fn without_key_argument(&mut self, function: &Function, at: CallAt<'_, '_>, mut references: References) -> References {
         let Some((place, keyed)) = self.key_argument(function, &references) else { return references };
-        let Some((value, argument_type)) = self.argument(function, call, place) else { return references };
+        let Some((value, argument_type)) = self.argument(function, at.call, place) else {
+            return self.without_key_of_row(function, at, (place, keyed), references);
+        };
         let mut touched: Vec<(Oid, Part)> = Vec::new();
         let is_keyed = |oid: &Oid| keyed.as_ref().is_none_or(|keyed| keyed.contains(oid));
         let reads = references.reads.iter().map(|oid| (*oid, false));
@@ -36,13 +51,59 @@ impl Reader<'_> {
         references.writes.retain(|oid| !touched.iter().any(|(keyed, _)| keyed == oid));
         if !touched.is_empty() {
             self.why.push(Fact::Sentence(format!("Function \"{}\" touches rows of one key, which it is given.", function.name)));
-            self.notes.not_pushable(super::functions::one_server(&function.name));
+            self.notes.not_pushable(one_server(&function.name));
         }
         for (oid, part) in touched {
             self.notes.hidden_keyed.push(oid);
             self.parts.push(part);
         }
         references
+    }
+
+    /// The same where the argument is the key column of a row: on one shard it is there with all rows of its key. Rows that WHERE would
+    /// leave out have none of their output computed; what the function wrote for one would stay.
+    fn without_key_of_row(
+        &mut self,
+        function: &Function,
+        at: CallAt<'_, '_>,
+        (place, keyed): (usize, Option<BTreeSet<Oid>>),
+        mut references: References,
+    ) -> References {
+        self.notes.lacks_key = true;
+        let Some(group) = self.group_of_argument(function, at, place) else { return references };
+        let is_keyed = |oid: &Oid| {
+            let relation = self.context.catalog.relations.get(oid);
+            let relation = relation.filter(|relation| !self.context.temporary_tables.contains(&relation.name));
+            keyed.as_ref().is_none_or(|keyed| keyed.contains(oid))
+                && relation.is_some_and(|relation| {
+                    matches!(relations::placed(self.context, relation, true), Resolved::Sharded { group: other, .. } if other.id == group)
+                })
+        };
+        if references.writes.iter().any(is_keyed) {
+            return references;
+        }
+        let (touched, others) = std::mem::take(&mut references.reads).into_iter().partition::<Vec<Oid>, _>(is_keyed);
+        references.reads = others;
+        if !touched.is_empty() {
+            self.why
+                .push(Fact::Sentence(format!("Function \"{}\" reads rows of the key of a row, which it is given.", function.name)));
+            self.notes.not_pushable(one_server(&function.name));
+            self.notes.hidden_keyed.extend(touched);
+        }
+        references
+    }
+
+    /// The group of the sharded table whose whole key the argument is.
+    fn group_of_argument(&mut self, function: &Function, at: CallAt<'_, '_>, place: usize) -> Option<GroupId> {
+        // RETURNING may see another key than the row was found by.
+        let is_output = at.place == Place::Output && self.notes.effect() != Effect::Write;
+        let argument = given_by_place(at.call, place).filter(|_| is_output)?;
+        let argument_type = KeyType::of_column(*function.argument_types.get(place)?)?;
+        let Operand::Term(term, _) = self.operand(argument, at.frame) else { return None };
+        let LeafKind::Sharded { group, key } = &self.leaves.get(term.column.leaf)?.kind else { return None };
+        let [key] = key.as_slice() else { return None };
+        let is_whole_key = term.function.is_none() && key.term.column == term.column && key.column.column_type == argument_type;
+        is_whole_key.then_some(group.id)
     }
 
     /// The place of the argument that gives the key, and the tables of which that is proven; without a list: all, as it was declared.
@@ -57,11 +118,9 @@ impl Reader<'_> {
     }
 
     fn argument(&mut self, function: &Function, call: &nodes::FuncCall, place: usize) -> Option<(KeyValue, KeyType)> {
-        let is_by_place = !call.func_variadic && !call.args().iter().any(|argument| matches!(argument, Node::NamedArgExpr(_)));
         // A value of another type would be converted before the function sees it.
         let argument_type = KeyType::of_column(*function.argument_types.get(place)?)?;
-        let argument = call.args().get(place).filter(|_| is_by_place)?;
-        match self.operand(argument, &Frame::default()) {
+        match self.operand(given_by_place(call, place)?, &Frame::default()) {
             Operand::Value(value) => Some((value, argument_type)),
             Operand::Term(..) | Operand::Other => None,
         }
@@ -85,6 +144,11 @@ impl Reader<'_> {
         let test = KeyTest { column: 0, column_type: key.column_type, function: key.function.clone(), test };
         Some(Part::Sharded { group: group.id, condition: KeyCondition::Test(test), stores })
     }
+}
+
+fn given_by_place(call: &nodes::FuncCall, place: usize) -> Option<Node<'_>> {
+    let is_by_place = !call.func_variadic && !call.args().iter().any(|argument| matches!(argument, Node::NamedArgExpr(_)));
+    call.args().get(place).filter(|_| is_by_place)
 }
 
 #[cfg(test)]
@@ -139,6 +203,48 @@ mod tests {
         ] {
             assert_eq!(conditions(call, argument, false), [KeyCondition::All], "{call}");
         }
+    }
+
+    /// Whether a statement over `t` that calls `f(key int8)` touches the rows of one key alone, and why it may not run on several shards.
+    fn is_of_row(statement: &str, body: &str) -> bool {
+        let mut fixture = testing::library();
+        let function = fixture.function("f", 's', "sql", body);
+        let function = fixture.catalog.functions.get_mut(&function).unwrap();
+        (function.argument_count, function.argument_types, function.is_variadic) = (1, vec![oid::INT8], false);
+        function.argument_names = vec!["key".to_owned()];
+        let context = fixture.context(&["public"], &[]);
+        let read = Analyzer::new().analyze(statement, &context).unwrap();
+        let Scope::Placed { parts, pushdown } = &read.statements[0].scope else { return false };
+        assert!(pushdown.is_err(), "{statement}: on several shards");
+        let is_test = |part: &Part| {
+            matches!(part, Part::Sharded { condition: KeyCondition::Test(KeyTest { test: Test::Equals(_), .. }), .. })
+        };
+        parts.iter().all(is_test)
+    }
+
+    #[test]
+    fn a_call_goes_with_the_row_whose_key_it_is_given() {
+        let reads = "SELECT name FROM u WHERE k = key";
+        for statement in [
+            "SELECT f(k) FROM t WHERE k = 3",
+            "SELECT coalesce(f(x.k), 'none'), count(*) FROM t x WHERE x.k = 3 GROUP BY 1",
+            "SELECT f(u.k) FROM t JOIN u ON u.k = t.k WHERE t.k = $1",
+            "SELECT (SELECT f(t.k)) FROM t WHERE k = 3",
+        ] {
+            assert!(is_of_row(statement, reads), "{statement}");
+        }
+        for statement in [
+            "SELECT f(a) FROM t WHERE k = 3",
+            "SELECT f(k + 0) FROM t WHERE k = 3",
+            "SELECT f(k) FROM t",
+            "SELECT f(key => k) FROM t WHERE k = 3",
+            "SELECT a FROM t WHERE k = 3 AND f(k) > 'a'",
+            "UPDATE t SET k = 4 WHERE k = 3 RETURNING f(k)",
+        ] {
+            assert!(!is_of_row(statement, reads), "{statement}");
+        }
+        // What it writes would stay where a row is left out after all.
+        assert!(!is_of_row("SELECT f(k) FROM t WHERE k = 3", "UPDATE u SET name = 'x' WHERE k = key; SELECT 'x'"));
     }
 
     /// Whether a call of a function with the arguments `key int8` and `other int8` is placed by the first of them.

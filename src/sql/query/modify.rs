@@ -20,7 +20,7 @@ use super::relations::{self, Resolved};
 use super::scope::Frame;
 use super::with::CteList;
 use super::{Block, Body, Bound, Column, Facts, FromItem, Output, Predicate, Term};
-use crate::catalog::{Access, BlockCall, Call, CallSets, Closure, Oid, References, Relation, Trigger, TriggerEvents};
+use crate::catalog::{Access, BlockCall, Call, CallSets, Closure, Oid, References, Relation, Trigger, TriggerEvents, mentions};
 use crate::error::PgError;
 use crate::shard_key::KeyColumn;
 use crate::shardmap::GroupId;
@@ -189,11 +189,18 @@ impl<'c> Reader<'c> {
         }
         match &*closure {
             Closure::Known(references) => {
-                match self.first_sharded(references) {
+                match self.sharded_in_block(references, body) {
                     None => self.notes.needs_home(|| "A DO block runs on the home shard.".to_owned()),
-                    Some(table) => self.notes.not_pushable(PgError::unsupported(
+                    Some((table, is_named)) => self.notes.not_pushable(PgError::unsupported(
                         "DO blocks that touch sharded tables are not supported",
-                        format!("The block uses table \"{}\", whose rows are on several shards.", table.name),
+                        match is_named {
+                            true => format!("The block uses table \"{}\", whose rows are on several shards.", table.name),
+                            false => format!(
+                                "A function, trigger, view or foreign key of what the block uses touches table \"{}\", whose rows are on \
+                                 several shards.",
+                                table.name
+                            ),
+                        },
                         "Send its statements one by one, with conditions on the shard key.",
                     )),
                 }
@@ -203,6 +210,18 @@ impl<'c> Reader<'c> {
                 self.notes.touches_anything.get_or_insert_with(|| reason.clone());
             }
         }
+    }
+
+    /// A sharded table that a block touches, and whether the block names it: one that it names, if there is one.
+    fn sharded_in_block(&self, references: &References, body: &str) -> Option<(&'c Relation, bool)> {
+        let is_named = |oid: &Oid| {
+            self.context.catalog.relations.get(oid).is_some_and(|it| mentions(body, &BTreeSet::from([it.name.clone()])))
+        };
+        let only_named = |oids: &[Oid]| oids.iter().copied().filter(is_named).collect();
+        let named =
+            References { reads: only_named(&references.reads), writes: only_named(&references.writes), ..References::default() };
+        let named = self.first_sharded(&named).map(|table| (table, true));
+        named.or_else(|| self.first_sharded(references).map(|table| (table, false)))
     }
 
     fn first_sharded(&self, references: &References) -> Option<&'c Relation> {
@@ -451,7 +470,7 @@ impl<'c> Reader<'c> {
             for part in self.context.catalog.closures_by_part(oid, Access::Read, &SqlBodyReader) {
                 self.notes.may_change_schema(part.changes_schema);
                 match part.closure {
-                    Closure::Known(references) => self.note_references(&references, &part.name),
+                    Closure::Known(references) => self.note_references_of_part(&references, &part.name),
                     Closure::Unknown(reason) => {
                         self.notes.touches_anything.get_or_insert(reason);
                     }

@@ -22,8 +22,13 @@ use crate::sql::parse;
 use crate::sql::parse::lexer::{self, TokenKind};
 use crate::sql::parse::tokens::Tokens;
 use crate::sql::parse::tree;
-use crate::sql::query::{column_name, generated_always, gives_value, resolve, text_means_temporary};
+use crate::sql::query::{Resolved, column_name, generated_always, gives_value, resolve, text_means_temporary};
 use crate::sql::utility::shardgate_call;
+
+mod refusals;
+
+use refusals::{not_constant, through_view, unreadable};
+pub use refusals::{not_here, not_named};
 
 /// One number.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,7 +162,10 @@ pub fn drawing(text: &str, context: &Context) -> Result<Drawing, PgError> {
 
 fn rows(text: &str, insert: &nodes::InsertStmt, context: &Context) -> Result<Edits, PgError> {
     let name = insert.relation().ok_or_else(unreadable)?;
-    let relation = resolve(context, name, &context.search_path).table().ok_or_else(unreadable)?;
+    let relation = match resolve(context, name, &context.search_path) {
+        Resolved::View(view) => return Err(through_view(view, context)),
+        other => other.table().ok_or_else(unreadable)?,
+    };
     let drawn: Vec<(usize, &str, Number)> = relation
         .columns
         .iter()
@@ -689,40 +697,6 @@ fn truth(text: &str) -> Option<bool> {
         "f" | "false" | "off" | "no" | "0" => Some(false),
         _ => None,
     }
-}
-
-fn not_constant(sequence: &str) -> PgError {
-    PgError::unsupported(
-        format!("setval() of sequence \"{sequence}\" needs constants"),
-        "It is a sequence of the whole cluster, whose numbers the proxy gives.",
-        "Read the value first, then: SELECT setval('name', 123).",
-    )
-}
-
-/// The home shard would set what nobody draws from.
-pub fn not_named() -> PgError {
-    PgError::unsupported(
-        "setval() of a sequence whose name is computed is not supported",
-        "It may be a sequence of the whole cluster, whose numbers the proxy gives.",
-        "Write the sequence's name, or pg_get_serial_sequence('table', 'column').",
-    )
-}
-
-/// A call in a place where the proxy cannot put a number.
-pub fn not_here(function: &str, sequence: &str) -> PgError {
-    PgError::unsupported(
-        format!("{function}() of sequence \"{sequence}\" is not supported in this place"),
-        "It is a sequence of the whole cluster, whose numbers the proxy gives.",
-        format!("SELECT {function}(…) without tables, or give the number in VALUES."),
-    )
-}
-
-fn unreadable() -> PgError {
-    PgError::unsupported(
-        "the numbers of this statement cannot be drawn",
-        "The places of its values were not found in the text.",
-        "Name the columns, and give each row of VALUES by itself.",
-    )
 }
 
 const OF_ONE_VALUE: [&str; 32] = [
