@@ -5,7 +5,7 @@
 
 use pg_raw_parse::{ConstValue, Node};
 
-use super::names::nearest;
+use super::names::{nearest, perhaps};
 use crate::catalog::{Catalog, Column, Relation, quoted_identifier, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{FunctionArgument, KeyColumn, KeyFunction, KeyType};
@@ -140,7 +140,7 @@ fn unknown_column(relation: &Relation, name: &str) -> PgError {
     let error =
         PgError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" of relation \"{}\" does not exist", relation.name));
     match nearest(name, relation.columns.iter(), |column| &column.name) {
-        Some(meant) => error.with_hint(format!("Perhaps you meant \"{}\".", meant.name)),
+        Some(meant) => error.with_hint(perhaps(&written(&meant.name))),
         None => error,
     }
 }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use super::arguments::Arguments;
 use super::functions::no_shard;
 use super::moves;
-use super::names::{Name, nearest};
+use super::names::{Name, nearest, perhaps};
 use super::{Caller, Control};
+use crate::catalog::shown_name;
 use crate::error::{PgError, SqlState};
 use crate::shard_key::{Key, KeyColumn, KeyType};
 use crate::shardmap::{Bound, Group, GroupId, MapSnapshot, PartitionId, Strategy, Table, TableKind, refuse_impossible_key};
@@ -81,7 +82,7 @@ fn not_sharded(snapshot: &MapSnapshot, name: &Name) -> PgError {
     let error = PgError::new(SqlState::UNDEFINED_TABLE, format!("table \"{}\" is not sharded", name.name));
     let sharded = snapshot.tables.values().filter(|table| matches!(table.kind, TableKind::Sharded { .. }));
     match nearest(&name.name, sharded, |table| &table.name) {
-        Some(meant) => error.with_hint(format!("Perhaps you meant \"{}.{}\".", meant.schema, meant.name)),
+        Some(meant) => error.with_hint(perhaps(&shown_name(&meant.schema, &meant.name))),
         None => error.with_hint("SELECT * FROM shardgate.tables lists the tables."),
     }
 }

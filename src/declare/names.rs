@@ -1,7 +1,7 @@
 //! Names that users write in arguments: tables and functions, quoted and qualified as in SQL, and what they mean.
 
 use super::Caller;
-use crate::catalog::{Catalog, Relation, RelationKind};
+use crate::catalog::{Catalog, Relation, RelationKind, shown_name, written_identifier};
 use crate::error::{PgError, SqlState};
 
 /// A possibly qualified name, folded as PostgreSQL folds it.
@@ -129,6 +129,11 @@ fn refuse_inheritance(catalog: &Catalog, relation: &Relation) -> Result<(), PgEr
 
 const NO_INHERIT: &str = "Remove the inheritance with ALTER TABLE … NO INHERIT first.";
 
+/// As it has to be written: what has quotes of its own is not quoted once more.
+pub(super) fn perhaps(written: &str) -> String {
+    if written.contains('"') { format!("Perhaps you meant {written}.") } else { format!("Perhaps you meant \"{written}\".") }
+}
+
 pub(super) fn find_relation<'a>(catalog: &'a Catalog, caller: &Caller, text: &str) -> Result<&'a Relation, PgError> {
     let name = Name::parse(text)?;
     catalog.resolve(name.schema.as_deref(), &name.name, &search_path(caller)).ok_or_else(|| {
@@ -140,7 +145,7 @@ pub(super) fn find_relation<'a>(catalog: &'a Catalog, caller: &Caller, text: &st
         // The same name in a schema that is not searched comes first.
         let elsewhere = known.clone().find(|relation| relation.name == name.name);
         match elsewhere.or_else(|| nearest(&name.name, known, |relation| &relation.name)) {
-            Some(meant) => error.with_hint(format!("Perhaps you meant \"{}.{}\".", meant.schema, meant.name)),
+            Some(meant) => error.with_hint(perhaps(&shown_name(&meant.schema, &meant.name))),
             None => error,
         }
     })
@@ -166,7 +171,7 @@ pub(super) fn find_function(catalog: &Catalog, caller: &Caller, text: &str) -> R
             let error = PgError::new(SqlState::UNDEFINED_FUNCTION, format!("function \"{}\" does not exist", name.display()));
             let names = catalog.function_names.keys();
             Err(match nearest(&name.name, names, |name| name) {
-                Some(meant) => error.with_hint(format!("Perhaps you meant \"{meant}\".")),
+                Some(meant) => error.with_hint(perhaps(&written_identifier(meant))),
                 None => error,
             })
         }
