@@ -17,6 +17,7 @@ use pg_raw_parse::walk::{Recurse, walk_manual};
 use pg_raw_parse::{Node, nodes};
 
 use super::shardgate_call::{Answers, Naming, SCHEMA, answers, has_rows};
+use crate::catalog::{Catalog, FIRST_USER_OID, Function, Oid};
 use crate::error::PgError;
 use crate::sql::called::{self, Given};
 use crate::sql::context::Context;
@@ -235,11 +236,30 @@ fn check_function(call: &nodes::FuncCall, context: &Context) -> Result<(), PgErr
         (None, ["pg_catalog", name]) => is_computing(name),
         (None, [name]) => {
             let given = || Given::of(call, |_| None);
-            is_computing(name) && called::functions_of_users(context, &context.search_path, name, given).is_empty()
+            let candidates = called::functions_of_users(context, &context.search_path, name, given);
+            is_computing(name) && candidates.iter().all(|function| cannot_be_meant(function, call, &context.catalog))
         }
         (None, _) => false,
     };
     if is_meant { Ok(()) } else { Err(not_here(&format!("function {}()", names.join(".")))) }
+}
+
+/// The function cannot be meant: where it takes a value of a type of users, the call gives one of a type of PostgreSQL's own, which is
+/// not made into it unless that is written. All values here are of such types.
+fn cannot_be_meant(function: &Function, call: &nodes::FuncCall, catalog: &Catalog) -> bool {
+    let is_by_place = !call.func_variadic && !call.args().iter().any(|argument| matches!(argument, Node::NamedArgExpr(_)));
+    if !is_by_place || function.is_variadic || function.argument_types.len() != function.argument_count {
+        return false;
+    }
+    let is_of_users = |wanted: Oid| {
+        catalog.under_domains(wanted) >= FIRST_USER_OID
+            && !catalog.implicit_casts.iter().any(|(from, to)| *to == wanted && catalog.under_domains(*from) < FIRST_USER_OID)
+    };
+    // A string or a parameter alone may become anything.
+    let has_type = |argument: Node<'_>| {
+        matches!(argument, Node::ColumnRef(_) | Node::FuncCall(_) | Node::TypeCast(_) | Node::A_Expr(_) | Node::SubLink(_))
+    };
+    call.args().iter().zip(&function.argument_types).any(|(argument, wanted)| has_type(argument) && is_of_users(*wanted))
 }
 
 /// The clock, and not who the proxy is there.
@@ -396,5 +416,31 @@ mod tests {
         };
         assert!(is_refused("SELECT lower(name) FROM shardgate.shards"));
         assert!(!is_refused("SELECT pg_catalog.lower(name), upper(name) FROM shardgate.shards"));
+    }
+
+    /// As `max(citext)` and `replace(citext, citext, citext)` are beside PostgreSQL's own.
+    #[test]
+    fn an_overload_for_a_type_of_users_is_not_meant() {
+        let refused = |casts: &[(Oid, Oid)], text: &str| {
+            let mut fixture = Fixture::default();
+            for (name, count) in [("max", 1), ("replace", 3)] {
+                let function = fixture.function(name, 'i', "internal", name);
+                let function = fixture.catalog.functions.get_mut(&function).unwrap();
+                (function.argument_count, function.argument_types, function.is_variadic) = (count, vec![90_000; count], false);
+            }
+            fixture.catalog.implicit_casts.extend(casts);
+            let tree = parse::parse(text).expect(text);
+            check(tree.stmts().next().expect(text), &fixture.context(&["public"], &[])).is_err()
+        };
+        for text in [
+            "SELECT max(name), max(partitions), max(name || '!') FROM shardgate.shards",
+            "SELECT replace(name, 'a', 'b') FROM shardgate.shards",
+        ] {
+            assert!(!refused(&[], text), "{text}");
+            // Where a value of PostgreSQL's own becomes one without being told to.
+            assert!(refused(&[(25, 90_000)], text), "{text}");
+        }
+        assert!(refused(&[], "SELECT replace('a', 'b', $1) FROM shardgate.shards"));
+        assert!(refused(&[], "SELECT max(VARIADIC ARRAY[name]) FROM shardgate.shards"));
     }
 }
