@@ -397,3 +397,15 @@ fn names_with_capitals_and_quotes_stay_themselves() {
         ],
     );
 }
+
+/// With the key in it, a primary key determines nothing by its old columns alone.
+#[test]
+fn a_view_that_groups_by_a_primary_key_has_to_be_written_anew() {
+    let mut fixture = Fixture::default();
+    let tenants = fixture.tenants();
+    let tasks = fixture.of_tenant(tenants, "tasks", &["title text"]);
+    fixture.facts.users.insert((tasks, "tasks_pkey".to_owned()), vec!["view grouped".to_owned()]);
+    let (text, _) = fixture.plan("{\"tenants\": \"id\", \"tasks\": \"tenant\"}");
+    let expected = "is needed by view grouped. Drop these first, and create them again at the end, with \"tenant\" beside \"id\" in their GROUP BY";
+    assert!(text.contains(expected), "{text}");
+}
