@@ -3,6 +3,7 @@
 //! A plan is a file that a person may read and keep. It says from which state of the map it was made; [`super::apply`] does nothing of it
 //! that does not fit the map any more.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::RebalanceError;
 use super::estimates::Estimates;
+use super::moves::preflight::{self, Finding};
 use super::plan::{self, Cost, PlannedMove, PlannedPartition, PlannedShard, PlannedSplit};
 use super::status::{Status, StatusOptions, status};
 use super::units;
@@ -40,6 +42,9 @@ pub struct Plan {
     /// First these, then the moves.
     pub splits: Vec<PlannedSplit>,
     pub moves: Vec<PlannedMove>,
+    /// What the schema says against the moves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_the_way: Vec<Finding>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,7 +78,8 @@ pub(super) fn layout(group: &Group, without: &[Bound]) -> String {
 
 /// Prints the plan, and writes it to a file where one is given. Changes nothing else.
 pub async fn plan(map_url: &str, options: &PlanOptions, out: Option<&Path>, is_json: bool) -> Result<(), RebalanceError> {
-    let made = made_now(map_url, options).await?;
+    let mut made = made_now(map_url, options).await?;
+    made.in_the_way = in_the_way(map_url, &made).await?;
     if let Some(path) = out {
         std::fs::write(path, serde_json::to_string_pretty(&made)? + "\n")?;
     }
@@ -85,6 +91,28 @@ pub async fn plan(map_url: &str, options: &PlanOptions, out: Option<&Path>, is_j
     stdout.write_all(text.as_bytes())?;
     stdout.flush()?;
     Ok(())
+}
+
+/// What every move of these would be refused for, as far as it can be seen before.
+async fn in_the_way(map_url: &str, made: &Plan) -> Result<Vec<Finding>, RebalanceError> {
+    let places: BTreeSet<(i32, &str)> =
+        made.moves.iter().map(|planned| (planned.colocation_group, planned.source.as_str())).collect();
+    if places.is_empty() {
+        return Ok(Vec::new());
+    }
+    let store = Store::of_command(map_url).await?;
+    let map = store.load().await?.snapshot;
+    let mut found: Vec<Finding> = Vec::new();
+    for (group, source) in places {
+        // Gone meanwhile: the plan does not fit the map any more, which its application finds.
+        let (Some(group), Some(source)) = (map.group(GroupId(group)), map.shard_by_name(source)) else { continue };
+        for finding in preflight::of_schema(&store, &map, group, source).await {
+            if !found.contains(&finding) {
+                found.push(finding);
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// How often sizes are read for a map that stays as it is meanwhile.
@@ -182,6 +210,7 @@ fn make(status: &Status, map: &MapSnapshot, estimates: &Estimates, options: &Pla
         groups: moving.into_iter().filter_map(group).collect(),
         splits,
         moves,
+        in_the_way: Vec::new(),
     })
 }
 
@@ -212,6 +241,10 @@ fn lines(made: &Plan) -> String {
     text.push_str(&format!("No pause is longer than {budget} ms: a cut-over that does not fit is given up and tried again.\n"));
     if made.moves.iter().any(|planned| planned.expected_seconds.is_none()) {
         text.push_str("Where no time is given, no move of that size has been done on this cluster yet.\n");
+    }
+    if !made.in_the_way.is_empty() {
+        text.push_str("In the way of these moves:\n");
+        made.in_the_way.iter().for_each(|finding| text.push_str(&format!("  {finding}\n")));
     }
     text
 }

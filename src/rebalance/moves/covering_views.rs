@@ -53,18 +53,23 @@ impl Views {
     async fn made_on(&self, site: &mut Site, id: MoveId) -> Result<Vec<Result<String, Finding>>, SiteError> {
         let mut made = Vec::with_capacity(self.list.len());
         for (view, covering) in &self.list {
-            let definition = format!("SELECT pg_catalog.pg_get_viewdef(pg_catalog.to_regclass({}))", quoted_literal(view));
-            let query = match site.value::<Option<String>>(&definition).await? {
-                Some(definition) => covering_query(&definition, &self.context).map_err(|error| uncovered(view, &error)),
-                None => Err(Finding {
-                    what: format!("view {view} is not on shard \"{}\"", site.name),
-                    remedy: "shardgate check shows the differences; make the schemas alike".to_owned(),
-                }),
-            };
+            let query = query_of(view, site, &self.context).await?;
             made.push(query.map(|query| make_sql(id, view, covering, &query)));
         }
         Ok(made)
     }
+}
+
+/// Of the covering view, by the query that the view has on that shard.
+async fn query_of(view: &str, site: &mut Site, context: &Context) -> Result<Result<String, Finding>, SiteError> {
+    let definition = format!("SELECT pg_catalog.pg_get_viewdef(pg_catalog.to_regclass({}))", quoted_literal(view));
+    Ok(match site.value::<Option<String>>(&definition).await? {
+        Some(definition) => covering_query(&definition, context).map_err(|error| uncovered(view, &error)),
+        None => Err(Finding {
+            what: format!("view {view} is not on shard \"{}\"", site.name),
+            remedy: "shardgate check shows the differences; make the schemas alike".to_owned(),
+        }),
+    })
 }
 
 /// By which the queries of views are read: every name in them is qualified.
@@ -93,16 +98,31 @@ fn uncovered(view: &str, error: &PgError) -> Finding {
     }
 }
 
+fn besides_views(context: &Context, group: GroupId) -> Vec<Finding> {
+    let readers = reading_besides_views(context, group).into_iter();
+    let finding = |reader| Finding {
+        what: format!("{reader} reads tables of the move, copies included"),
+        remedy: "Drop it for the time of the move".to_owned(),
+    };
+    readers.map(finding).collect()
+}
+
+/// What the home shard's schema says against moves of the group.
+pub(super) async fn of_schema(home: &mut Site, map: &MapSnapshot, group: GroupId) -> Result<Vec<Finding>, Stop> {
+    let catalog = Box::pin(home.catalog()).await?;
+    let context = context(catalog, map.clone());
+    let mut found = besides_views(&context, group);
+    for (view, _) in named(&context, group) {
+        let query = query_of(&view, home, &context).await?;
+        found.extend(query.err());
+    }
+    Ok(found)
+}
+
 /// What is in the way, found by making them in transactions that are rolled back.
 pub(super) async fn findings(moving: &Moving) -> Result<Vec<Finding>, Stop> {
     let views = Views::of(moving).await?;
-    let mut found: Vec<Finding> = reading_besides_views(&views.context, moving.group.id)
-        .into_iter()
-        .map(|reader| Finding {
-            what: format!("{reader} reads tables of the move, copies included"),
-            remedy: "Drop it for the time of the move".to_owned(),
-        })
-        .collect();
+    let mut found = besides_views(&views.context, moving.group.id);
     if views.list.is_empty() {
         return Ok(found);
     }

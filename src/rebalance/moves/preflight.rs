@@ -7,17 +7,21 @@ use sqlx::FromRow;
 use super::covering_views;
 use super::direction::Direction;
 use super::fencing;
+use super::key_set::KeySet;
+use super::moved_table::MovedTable;
 use super::moving::Moving;
 use super::objects;
 use super::references;
-use super::site::SiteError;
+use super::site::{Site, SiteError};
 use super::stop::Stop;
 use crate::catalog::quoted_literal;
+use crate::config::ShardUrl;
+use crate::shardmap::{Group, MapSnapshot, MoveId, PartitionId, Shard, Store, Term};
 
 mod tables;
 
 /// One reason why the move cannot be done now.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Finding {
     pub what: String,
     /// What to do.
@@ -43,8 +47,9 @@ pub(super) async fn findings(moving: &mut Moving) -> Result<Vec<Finding>, Stop> 
     let mut found = Findings::default();
     servers(moving, &mut found).await?;
     known_already(moving, &mut found).await?;
+    let copier = copier(&moving.store, &moving.source.name).await?;
     for table in moving.sharded.clone() {
-        tables::look(moving, &table, &mut found).await?;
+        tables::look(moving, &table, copier.as_deref(), &mut found).await?;
     }
     found.0.extend(Box::pin(covering_views::findings(moving)).await?);
     // Otherwise a right would be missed for what was found already.
@@ -52,6 +57,48 @@ pub(super) async fn findings(moving: &mut Moving) -> Result<Vec<Finding>, Stop> 
         rights(moving, &mut found).await?;
     }
     Ok(found.0)
+}
+
+/// What the schema says against moves of the group from this shard, before one is begun: the part of [`findings`] that needs no target.
+/// A shard that cannot be asked is a finding.
+pub(in crate::rebalance) async fn of_schema(store: &Store, map: &MapSnapshot, group: &Group, source: &Shard) -> Vec<Finding> {
+    let mut found = Findings::default();
+    if let Err(stop) = look_at_schema(store, map, (group, source), &mut found).await {
+        found.add(
+            format!("whether the schema lets rows move from shard \"{}\" is not known: {}", source.name, stop.reason()),
+            "A move looks again before it begins",
+        );
+    }
+    found.0
+}
+
+async fn look_at_schema(
+    store: &Store,
+    map: &MapSnapshot,
+    (group, source): (&Group, &Shard),
+    found: &mut Findings,
+) -> Result<(), Stop> {
+    let some: Vec<PartitionId> = group.partitions.iter().map(|partition| partition.id).take(1).collect();
+    let keys = KeySet::read(store, group, &some).await?;
+    let sharded = MovedTable::of_group(map, group, &keys).map_err(|reason| Stop::Abort(reason.0))?;
+    let copier = copier(store, &source.name).await?;
+    // It only looks.
+    let (id, term) = (MoveId(0), Term(0));
+    let mut site = Site::open(source, id, term).await?;
+    for table in &sharded {
+        tables::on_source(&mut site, table, copier.as_deref(), found).await?;
+    }
+    let home = map.home().ok_or_else(|| Stop::Again("there is no home shard".to_owned()))?;
+    let mut home = Site::open(home, id, term).await?;
+    found.0.extend(Box::pin(covering_views::of_schema(&mut home, map, group.id)).await?);
+    Ok(())
+}
+
+/// The user of the source's replication_url, where it has one.
+async fn copier(store: &Store, source: &str) -> Result<Option<String>, Stop> {
+    let urls = store.replication_urls().await?;
+    let url = urls.iter().find(|(name, _)| name == source).map(|(_, url)| ShardUrl::parse(url));
+    Ok(url.and_then(Result::ok).map(|url| url.user))
 }
 
 /// A map that has failed over, or was restored, may give the number of a move a second time.

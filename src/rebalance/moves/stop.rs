@@ -24,6 +24,16 @@ pub(super) enum Stop {
 }
 
 impl Stop {
+    /// In words.
+    pub(super) fn reason(&self) -> &str {
+        match self {
+            Stop::Again(reason) | Stop::Slow(reason) | Stop::Abort(reason) | Stop::Differ(reason) => reason,
+            Stop::Withdraw(reason) | Stop::Failed(reason) => reason,
+            Stop::Rest(reason) => reason.as_deref().unwrap_or("nothing is to be done"),
+            Stop::Overtaken => "another driver has taken over",
+        }
+    }
+
     /// A side is not there, for which statements wait.
     pub(super) fn while_held(self) -> Self {
         let told = |reason: String| {

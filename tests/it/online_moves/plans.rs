@@ -77,6 +77,40 @@ async fn four_partitions_become_three_even_shards() {
     assert_eq!(count, 12_000);
 }
 
+/// Row security that is forced on owners hides nothing from a superuser, who moves here.
+#[tokio::test]
+async fn what_the_schema_has_against_moves_is_told_by_the_plan() {
+    let (cluster, proxy) = started().await;
+    let admin = proxy.connect().await;
+    for statement in [
+        "ALTER TABLE t ENABLE ROW LEVEL SECURITY",
+        "ALTER TABLE t FORCE ROW LEVEL SECURITY",
+        "CREATE POLICY none ON t USING (false)",
+    ] {
+        admin.batch_execute(statement).await.expect(statement);
+    }
+    let planned = rebalance(&cluster, &["plan"]).await;
+    assert!(planned.status.success() && !text(&planned.stdout).contains("In the way"), "{}", text(&planned.stdout));
+    let partition = partitions_on(&proxy, "t", "a").await[0].to_string();
+    let moved = rebalance(&cluster, &["move", "--partition", &partition, "--to", "b", "--finish"]).await;
+    assert!(moved.status.success(), "{}\n{}", text(&moved.stdout), text(&moved.stderr));
+    for statement in [
+        "CREATE TABLE u (id bigint PRIMARY KEY)",
+        "SELECT shardgate.distribute_table('u', 'id', colocate_with => 't')",
+        "ALTER TABLE u ADD CONSTRAINT follows FOREIGN KEY (id) REFERENCES t ON UPDATE CASCADE",
+    ] {
+        admin.batch_execute(statement).await.expect(statement);
+    }
+    let planned = rebalance(&cluster, &["plan"]).await;
+    let told = text(&planned.stdout);
+    let expected =
+        "In the way of these moves:\n  foreign keys follow changes of the key of table \"public\".\"t\": follows. Make them";
+    assert!(told.contains(expected), "{told}");
+    let planned = rebalance(&cluster, &["plan", "--json"]).await;
+    let plan: Value = serde_json::from_slice(&planned.stdout).expect("JSON");
+    assert_eq!(plan["in_the_way"].as_array().map(Vec::len), Some(1), "{plan}");
+}
+
 #[tokio::test]
 async fn shards_are_made_even_and_emptied_by_calls_in_sql() {
     let (cluster, proxy) = started().await;

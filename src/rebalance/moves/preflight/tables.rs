@@ -9,9 +9,15 @@ use super::super::site::{Site, SiteError};
 use super::{Findings, WITHOUT_A_WAY_BACK};
 use crate::catalog::{quoted_literal, quoted_name};
 
-pub(super) async fn look(moving: &mut Moving, table: &MovedTable, found: &mut Findings) -> Result<(), SiteError> {
+/// `copier`: as whom the target asks the source for rows, where that is not the user of the shard's url.
+pub(super) async fn look(
+    moving: &mut Moving,
+    table: &MovedTable,
+    copier: Option<&str>,
+    found: &mut Findings,
+) -> Result<(), SiteError> {
     let is_there = on_target(moving, table, found).await?;
-    on_source(&mut moving.source, table, found).await?;
+    on_source(&mut moving.source, table, copier, found).await?;
     if is_there && moving.the_move.options.can_go_back() {
         on_way_back(&mut moving.target, table, found).await?;
     }
@@ -38,12 +44,14 @@ struct Facts {
     grantees_without_key: Vec<String>,
 }
 
-fn facts_sql(table: &MovedTable) -> String {
+fn facts_sql(table: &MovedTable, copier: Option<&str>) -> String {
+    let copier = copier.map_or_else(|| "current_user".to_owned(), quoted_literal);
     let key: Vec<String> = table.key.iter().map(|key| quoted_literal(&key.column)).collect();
     let key = format!("ARRAY[{}]::name[]", key.join(", "));
     format!(
         "SELECT s.nspname::text AS schema, c.relname::text AS name, c.relkind = 'r' AS holds_rows, c.relkind = 'f' AS is_foreign,
-            c.relpersistence = 'u' AS is_unlogged, c.relforcerowsecurity AS has_row_security,
+            c.relpersistence = 'u' AS is_unlogged, c.relrowsecurity AND c.relforcerowsecurity AND (row_security_active(c.oid) OR NOT {EXEMPT} r.rolname = {copier}))
+                AS has_row_security,
             coalesce((SELECT array_agg(a.attname) @> {key}
                       FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
                       WHERE i.indrelid = c.oid AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END),
@@ -62,12 +70,15 @@ fn facts_sql(table: &MovedTable) -> String {
     )
 }
 
+/// Policies choose no rows for a superuser, nor for a role with BYPASSRLS.
+const EXEMPT: &str = "EXISTS (SELECT FROM pg_roles r WHERE (r.rolsuper OR r.rolbypassrls) AND";
+
 /// The table and its partitions, on one shard.
 struct Members(Vec<Facts>);
 
 impl Members {
-    async fn read(site: &mut Site, table: &MovedTable) -> Result<Self, SiteError> {
-        Ok(Self(site.rows::<Facts>(&facts_sql(table)).await?))
+    async fn read(site: &mut Site, table: &MovedTable, copier: Option<&str>) -> Result<Self, SiteError> {
+        Ok(Self(site.rows::<Facts>(&facts_sql(table, copier)).await?))
     }
 
     /// Those of which this is so, named. `None`: of none.
@@ -97,8 +108,14 @@ fn named(names: Vec<String>) -> Option<String> {
     }
 }
 
-async fn on_source(source: &mut Site, table: &MovedTable, found: &mut Findings) -> Result<(), SiteError> {
-    let members = Members::read(source, table).await?;
+/// What the schema of the source says against the move.
+pub(super) async fn on_source(
+    source: &mut Site,
+    table: &MovedTable,
+    copier: Option<&str>,
+    found: &mut Findings,
+) -> Result<(), SiteError> {
+    let members = Members::read(source, table, copier).await?;
     let key = table.key_columns().join(", ");
     if let Some(names) = members.which(|facts| facts.is_foreign) {
         found.add(format!("the rows of foreign {names} are on another server"), "Make ordinary tables of them, or drop them");
@@ -118,7 +135,7 @@ async fn on_source(source: &mut Site, table: &MovedTable, found: &mut Findings) 
     if let Some(names) = members.which(|facts| facts.has_row_security) {
         found.add(
             format!("row security is forced on the owner of {names}: rows could be hidden from the copy"),
-            "ALTER TABLE … NO FORCE ROW LEVEL SECURITY for the time of the move",
+            "ALTER TABLE … NO FORCE ROW LEVEL SECURITY for the time of the move, or ALTER ROLE … BYPASSRLS for the user of the shard's url",
         );
     }
     replica_triggers(&members, "", found);
@@ -156,7 +173,7 @@ fn replica_triggers(members: &Members, on_shard: &str, found: &mut Findings) {
 
 /// What the target publishes for a rollback. Without the key in the replica identity the application's own UPDATE would fail there.
 async fn on_way_back(target: &mut Site, table: &MovedTable, found: &mut Findings) -> Result<(), SiteError> {
-    let members = Members::read(target, table).await?;
+    let members = Members::read(target, table, None).await?;
     let on_shard = format!(" on shard \"{}\"", target.name);
     if let Some(names) = members.which(|facts| facts.holds_rows && !facts.covers_key) {
         found.add(
