@@ -1,7 +1,7 @@
 //! Opens a connection to a shard and logs in.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use futures::StreamExt;
@@ -105,6 +105,7 @@ async fn open_at(
     let registration = membership.filter(|_| address.expected.uuid.is_some()).map(Registration::of);
     let url = endpoint.url();
     let credentials = credentials.for_host(url, endpoint.host())?;
+    let begun_at = Instant::now();
     let mut stream = endpoint.connect().await?;
     // Statements are read and forwarded as UTF-8; a client that asks for another encoding gets it by its settings. Whatever
     // the order, the server sets these after what `options` says.
@@ -120,6 +121,8 @@ async fn open_at(
         Err(LoginError::Shard(error)) => return Err(OpenError::Refused(error)),
         Err(error) => return Err(OpenError::Login(error)),
     };
+    // What the server gives to a login, and may have changed meanwhile, was read after this.
+    connection.opened_at = begun_at;
     connection.pledge = Some(identity::check_answer(&mut connection, &address.expected).await??);
     if url.target_session == TargetSession::ReadWrite && connection.parameter("default_transaction_read_only") == Some("on") {
         return Err(Misdirected::ReadOnly.into());

@@ -30,7 +30,29 @@ use crate::shardmap::{Pledge, Shard, ShardId};
 pub struct SchemaReader {
     kept: Option<Kept>,
     known: Known,
+    /// What the last reading has found that logins are given: of the home shard alone.
+    defaults: Vec<StoredDefault>,
 }
+
+/// One setting of `pg_db_role_setting`: what ALTER ROLE and ALTER DATABASE give to logins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredDefault {
+    /// `None`: of everybody.
+    pub role: Option<String>,
+    pub is_of_database: bool,
+    /// As stored: `name=value`.
+    pub setting: String,
+}
+
+/// Of the current database: whose it is, whether it is the database's, the setting.
+const STORED_DEFAULTS: &str = "
+    SELECT r.rolname::pg_catalog.text, s.setdatabase <> 0, setting
+    FROM pg_catalog.pg_db_role_setting s
+    CROSS JOIN pg_catalog.unnest(s.setconfig) AS setting
+    LEFT JOIN pg_catalog.pg_roles r ON r.oid = s.setrole
+    WHERE s.setdatabase IN (0, (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()))
+      AND (s.setrole = 0 OR r.oid IS NOT NULL)
+    ORDER BY 1, 2, 3";
 
 /// Who reads, until he is ready.
 pub type ReadersTurn = OwnedMutexGuard<SchemaReader>;
@@ -71,6 +93,10 @@ impl SchemaReader {
         &self.known
     }
 
+    pub fn defaults(&self) -> &[StoredDefault] {
+        &self.defaults
+    }
+
     async fn read_changes(&mut self, shard: &Shard, opens_within: Duration) -> Result<Catalog, PgError> {
         let is_usable = |kept: &Kept| kept.url == shard.url && kept.opened.elapsed() < KEPT_FOR;
         let mut kept = self.kept.take().filter(is_usable);
@@ -89,6 +115,9 @@ impl SchemaReader {
         };
         let read = catalog_reader::read_changes(&mut kept.connection, &mut self.known, WhenHeld::LeaveOut).await;
         let catalog = read.map_err(|error| failed(shard, &error))?;
+        if shard.is_home {
+            self.defaults = read_defaults(&mut kept.connection).await.map_err(|error| failed(shard, &error))?;
+        }
         // Another one was promoted while it was read.
         if kept.pledge.as_ref().is_some_and(Pledge::is_broken) {
             return Err(Misdirected::FormerPrimary.into_error(&shard.name));
@@ -96,6 +125,11 @@ impl SchemaReader {
         self.kept = Some(kept);
         Ok(catalog)
     }
+}
+
+async fn read_defaults(connection: &mut PgConnection) -> Result<Vec<StoredDefault>, sqlx::Error> {
+    let rows: Vec<(Option<String>, bool, String)> = sqlx::query_as(STORED_DEFAULTS).fetch_all(connection).await?;
+    Ok(rows.into_iter().map(|(role, is_of_database, setting)| StoredDefault { role, is_of_database, setting }).collect())
 }
 
 impl Kept {

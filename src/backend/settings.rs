@@ -53,6 +53,16 @@ impl Settings {
         Self { values }
     }
 
+    /// With these values where there are none.
+    #[must_use]
+    pub fn with_defaults(&self, defaults: &[(String, String)]) -> Self {
+        let mut values = self.values.clone();
+        for (name, value) in defaults {
+            values.entry(name.as_str().into()).or_insert_with(|| value.as_str().into());
+        }
+        Self { values }
+    }
+
     /// The same where a setting needs rights that the user of the connection's session, or its role, does not have: set as the login
     /// user, or as the user and the role that are wanted, who may have set it.
     pub fn statements_as(&self, setter: Setter, wanted: &Settings) -> Vec<String> {

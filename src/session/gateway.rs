@@ -16,6 +16,7 @@ use super::protocol::describe::Description;
 use super::protocol::foreign_oids::KnownOids;
 use super::protocol::greet::Greeting;
 use super::sequences::sequence_rights::{Rights, RightsKey};
+use super::settings::defaults::Defaults;
 use super::transaction::exported_snapshot::ExportedSnapshots;
 use crate::auth::BackendCredentials;
 use crate::backend::{Pool, Pools, Settings, ShardAddress, StatementId, StatementRegistry};
@@ -52,6 +53,8 @@ pub struct Gateway {
     pub(super) told: Cache<StatementId, Arc<Description>>,
     /// By user and startup parameters.
     pub(super) greetings: Cache<GreetingKey, Arc<Greeting>>,
+    /// What logins are given by the home shard.
+    pub(super) defaults: ArcSwap<Defaults>,
     /// What clients have set, by itself.
     settings: Cache<Arc<Settings>, Arc<Settings>>,
     /// What names mean, shared by all sessions with the same settings.
@@ -135,6 +138,7 @@ impl Gateway {
             descriptions: Cache::new(STATEMENTS_MAX),
             told: Cache::new(STATEMENTS_MAX),
             greetings: Cache::builder().max_capacity(GREETINGS_MAX).time_to_live(GREETING_LIFETIME).build(),
+            defaults: ArcSwap::default(),
             settings: Cache::new(SETTINGS_MAX),
             contexts: Cache::new(CONTEXTS_MAX),
             oids: KnownOids::default(),

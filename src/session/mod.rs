@@ -75,6 +75,7 @@ use reads::overflow::OpenOverflows;
 use reads::staying::NotStaying;
 use sequences::numbers::DrawnNumbers;
 use settings::current_user::Roles;
+use settings::defaults::Defaults;
 use settings::effects::RunningEffects;
 use settings::outdated::BoundPortals;
 use stopwatch::Stopwatch;
@@ -154,6 +155,8 @@ struct Login {
     /// What the client had set when it connected: RESET and DISCARD go back to it.
     settings: Arc<Settings>,
     greeting: Arc<Greeting>,
+    /// Those that its settings were last compared with.
+    defaults: Arc<Defaults>,
 }
 
 /// The statement that runs, or that ran last.
@@ -225,6 +228,7 @@ impl Session {
                 cancel_key,
                 settings: Arc::clone(&settings),
                 greeting: Arc::default(),
+                defaults: Arc::default(),
             },
             gateway,
             cancel,

@@ -64,6 +64,7 @@ impl Session {
             Box::pin(self.wait_for_catalog()).await?;
             map = self.gateway.map.in_use();
         }
+        self.keep_own_defaults();
         let catalog = match self.own_catalog() {
             Some(own) => Guard::from_inner(Arc::clone(own)),
             None => self.gateway.catalog.load(),

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use super::{CheckoutError, Pool, Pools};
 
@@ -26,6 +27,21 @@ impl Pool {
         drop(waiters);
         dropped.into_iter().for_each(|connection| connection.close());
     }
+
+    fn renew(&self, now: Instant) {
+        let mut state = self.state.lock();
+        state.not_before = state.not_before.max(now);
+        let mut dropped = Vec::new();
+        for idle in &mut state.idle {
+            dropped.extend(idle.extract_if(.., |connection| connection.opened_at < now));
+        }
+        for _ in &dropped {
+            state.open -= 1;
+            self.serve_slot(&mut state);
+        }
+        drop(state);
+        dropped.into_iter().for_each(|connection| connection.close());
+    }
 }
 
 impl Pools {
@@ -33,6 +49,12 @@ impl Pools {
     pub fn retire_unless(&self, keep: impl Fn(&Pool) -> bool) {
         let retired: Vec<Arc<Pool>> = self.pools.write().extract_if(|_, pool| !keep(pool)).map(|(_, pool)| pool).collect();
         retired.iter().for_each(|pool| pool.retire());
+    }
+
+    /// What a login gets is another thing now: connections whose login has begun before this moment are given out no more.
+    pub fn renew(&self) {
+        let now = Instant::now();
+        self.all().iter().for_each(|pool| pool.renew(now));
     }
 }
 

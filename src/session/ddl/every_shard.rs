@@ -136,6 +136,9 @@ impl Session {
         text: &'t str,
         outside: bool,
     ) -> Result<(Vec<Arc<Shard>>, Cow<'t, str>, bool), Failure> {
+        if matches!(&statement.command, Command::Ddl { tag, .. } if tag == "ALTER ROLE") {
+            self.gateway.expect_default(text).await;
+        }
         let (shards, text) = match &statement.command {
             Command::Ddl { once_per_server: true, .. } if shards.len() > 1 => self.once_per_server(shards, text).await?,
             _ => (shards, Cow::Borrowed(text)),
@@ -332,7 +335,7 @@ impl Session {
 /// No two servers of one port have been started in the same microsecond.
 const SERVER: &str = "SELECT extract(epoch FROM pg_catalog.pg_postmaster_start_time()), pg_catalog.current_setting('port')";
 /// Of statements that may name databases.
-const DATABASE_TAGS: [&str; 5] = ["GRANT", "REVOKE", "COMMENT", "SECURITY LABEL", "ALTER DATABASE"];
+const DATABASE_TAGS: [&str; 6] = ["GRANT", "REVOKE", "COMMENT", "SECURITY LABEL", "ALTER DATABASE", "ALTER ROLE"];
 
 fn numbers_of_all() -> PgError {
     PgError::unsupported(

@@ -163,8 +163,10 @@ impl Gateway {
         };
         *self.schema_unread.lock() = None;
         self.counters.schema_reading(reader.known().was_full());
+        let has_other_defaults = self.follow_defaults(reader.defaults());
         let known = self.catalog.load_full();
-        if catalog.shows_same_as(&known) {
+        // Another version, too, where sessions have to look what they go by.
+        if !has_other_defaults && catalog.shows_same_as(&known) {
             self.catalog_mark.store(Arc::new(mark));
             return Ok(());
         }

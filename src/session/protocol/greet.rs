@@ -16,6 +16,7 @@ use crate::backend::{CheckoutError, Connection, ConnectionError, Own, Pooled, Se
 use crate::catalog::quoted_literal;
 use crate::error::{PgError, Severity, SqlState};
 use crate::routing;
+use crate::session::settings::defaults::Defaults;
 use crate::session::settings::setting::check_allowed;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shardmap::{Shard, ShardState};
@@ -26,6 +27,12 @@ use crate::wire::{error_fields, originate};
 #[derive(Clone, Debug, Default)]
 pub(in crate::session) struct Greeting {
     pub settings: Arc<Settings>,
+    /// Settings that `settings` leaves out: their values at login, where a session may change them.
+    pub at_login: Arc<Settings>,
+    /// Whose defaults the shards have given.
+    pub role: String,
+    /// Those that were known before it was asked for.
+    pub defaults: Arc<Defaults>,
     pub parameters: Vec<(Arc<str>, Arc<str>)>,
     /// Effective, as `SHOW search_path` prints it.
     pub search_path: String,
@@ -38,11 +45,16 @@ pub(in crate::session) struct Greeting {
 impl Session {
     pub(in crate::session) async fn greet(&mut self) -> Result<(), SessionEnd> {
         let key = (self.login.identity.user.clone(), self.login.identity.parameters.clone());
-        let greeting = match self.gateway.greetings.get(&key) {
+        self.follow_defaults().await;
+        self.login.defaults = self.gateway.defaults.load_full();
+        let is_current = |greeting: &Arc<Greeting>| Arc::ptr_eq(&greeting.defaults, &self.login.defaults);
+        let greeting = match self.gateway.greetings.get(&key).filter(is_current) {
             Some(greeting) => greeting,
             None => {
+                let defaults = Arc::clone(&self.login.defaults);
                 let learned = self.learn_greeting().await?;
-                let greeting = Arc::new(Greeting { settings: self.gateway.shared(learned.settings), ..learned });
+                let (settings, at_login) = (self.gateway.shared(learned.settings), self.gateway.shared(learned.at_login));
+                let greeting = Arc::new(Greeting { settings, at_login, defaults, ..learned });
                 if greeting.is_of_home {
                     self.gateway.greetings.insert(key, Arc::clone(&greeting));
                 }
@@ -69,6 +81,17 @@ impl Session {
         self.client.flush().await
     }
 
+    /// Whoever has changed a default through a proxy was answered when the map showed a change: it counts for this login.
+    async fn follow_defaults(&self) {
+        let map = self.gateway.map.load();
+        if map.home().is_some()
+            && !self.gateway.serves_catalog(&map)
+            && let Err(error) = self.gateway.follow_schema().await
+        {
+            tracing::debug!(%error, "a login does not know the newest defaults");
+        }
+    }
+
     /// Asks the home shard, or another one while home is away. Without any shard: fixed values.
     async fn learn_greeting(&mut self) -> Result<Greeting, SessionEnd> {
         let wanted = startup_settings(&self.login.identity.parameters).map_err(SessionEnd::Fatal)?;
@@ -79,11 +102,9 @@ impl Session {
         let snapshot = self.gateway.map.snapshot();
         if snapshot.shards.is_empty() {
             return Ok(Greeting {
-                settings: Arc::default(),
                 parameters: parameters_without_shard(&self.login.identity.user),
                 search_path: "\"$user\", public".to_owned(),
-                isolation: Isolation::default(),
-                is_of_home: false,
+                ..Greeting::default()
             });
         }
         let mut home_first: Vec<&Arc<Shard>> = snapshot.shards.iter().filter(|shard| shard.state.is_ready()).collect();
@@ -136,7 +157,7 @@ fn fatal_of(body: &[u8]) -> PgError {
 
 /// Tries the settings in a transaction that is rolled back; reads what came of them.
 async fn learn(connection: &mut Connection, wanted: &[(String, String)]) -> Result<Greeting, ConnectionError> {
-    let mut settings = Settings::default();
+    let (mut settings, mut at_login) = (Settings::default(), Vec::new());
     let mut sql = String::from("BEGIN;");
     for (name, value) in wanted {
         sql.push_str("SELECT pg_catalog.set_config(");
@@ -154,8 +175,12 @@ async fn learn(connection: &mut Connection, wanted: &[(String, String)]) -> Resu
         }
     };
     for row in connection.simple(&Own::Catalog.text(DEFAULTS)).await? {
-        if let [Some(name), Some(value)] = row.as_slice() {
+        if let [Some(name), Some(value), is_given] = row.as_slice() {
             let name = String::from_utf8_lossy(name);
+            if is_given.as_deref() != Some(b"t") {
+                at_login.push((name.into_owned(), String::from_utf8_lossy(value).into_owned()));
+                continue;
+            }
             connection.custom_names.insert(&name);
             let value = match &*name {
                 // Statements are read by these rules, whatever a database's default says.
@@ -178,15 +203,21 @@ async fn learn(connection: &mut Connection, wanted: &[(String, String)]) -> Resu
     let isolation = value(1).as_deref().and_then(Isolation::of_name).unwrap_or_default();
     let parameters = connection.parameters.clone();
     connection.simple(&Own::Transaction.text("ROLLBACK")).await?;
-    let search_path = value(0).unwrap_or_default();
-    Ok(Greeting { settings: Arc::new(settings), parameters, search_path, isolation, is_of_home: false })
+    let (search_path, role) = (value(0).unwrap_or_default(), value(2).unwrap_or_default());
+    at_login.push(("role".to_owned(), "none".to_owned()));
+    let at_login = Arc::new(Settings::default().with_defaults(&at_login));
+    Ok(Greeting { settings: Arc::new(settings), at_login, role, parameters, search_path, isolation, ..Greeting::default() })
 }
 
-/// Names and values of what ALTER DATABASE and ALTER ROLE have set and a session may set, and of what changes answers wherever it
-/// was set. Not names of locales, tablespaces and libraries: one server may not have another's. Nor what the user may not see, which
-/// pg_settings leaves out: asking for it would be an error.
+/// Names and values of what a session may set, and whether a login is given them: by ALTER DATABASE and ALTER ROLE, or, where they change
+/// answers, in whatever way. Not names of locales, tablespaces and libraries: one server may not have another's. Nor what the user may
+/// not see, which pg_settings leaves out: asking for it would be an error.
 const DEFAULTS: &str = "
-    WITH given AS (
+    WITH known AS MATERIALIZED (
+        SELECT pg_catalog.lower(name) AS name, reset_val,
+               context = 'user' OR context = 'superuser' AND pg_catalog.current_setting('is_superuser') = 'on' AS may_be_set
+        FROM pg_catalog.pg_settings
+    ), given AS (
         SELECT pg_catalog.lower(pg_catalog.split_part(setting, '=', 1)) AS name
         FROM pg_catalog.pg_db_role_setting s CROSS JOIN pg_catalog.unnest(s.setconfig) AS setting
         WHERE s.setdatabase IN (0, (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()))
@@ -196,21 +227,21 @@ const DEFAULTS: &str = "
             default_transaction_isolation, default_transaction_read_only, extra_float_digits, intervalstyle, search_path,
             timezone, xmlbinary, xmloption}'::text[])
     )
-    SELECT name, value
+    SELECT name, value, is_given
     FROM (
         SELECT given.name, CASE
-            WHEN given.name ~ '^lc_|tablespace|_preload_libraries$' THEN NULL
-            WHEN known.context = 'user' OR known.context = 'superuser' AND pg_catalog.current_setting('is_superuser') = 'on'
-                OR known.name IS NULL AND (given.name = 'role' OR given.name ~ '[.]')
+            WHEN known.may_be_set OR known.name IS NULL AND (given.name = 'role' OR given.name ~ '[.]')
                 THEN pg_catalog.current_setting(given.name, true)
-            END AS value
-        FROM given LEFT JOIN pg_catalog.pg_settings known ON pg_catalog.lower(known.name) = given.name
+            END AS value, true AS is_given
+        FROM given LEFT JOIN known ON known.name = given.name
+        UNION ALL
+        SELECT name, reset_val, false FROM known WHERE may_be_set AND name NOT IN (SELECT name FROM given)
     ) AS defaults
-    WHERE value IS NOT NULL";
+    WHERE value IS NOT NULL AND name !~ '^lc_|tablespace|_preload_libraries$'";
 
 /// What the proxy itself goes by.
 const EFFECTIVE_SETTINGS: &str =
-    "SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting('default_transaction_isolation')";
+    "SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting('default_transaction_isolation'), session_user";
 
 /// Startup parameters that are settings, `options` taken apart.
 fn startup_settings(parameters: &[(String, String)]) -> Result<Vec<(String, String)>, PgError> {

@@ -297,6 +297,29 @@ impl Session {
         Ok(())
     }
 
+    /// The session goes by the defaults of its login, whichever its connections are opened with from now on.
+    pub(in crate::session) fn keep_own_defaults(&mut self) {
+        if Arc::ptr_eq(&self.gateway.defaults.load(), &self.login.defaults) {
+            return;
+        }
+        self.login.defaults = self.gateway.defaults.load_full();
+        let kept = self.login.defaults.kept(&self.login.greeting, &self.login.settings);
+        if kept.is_empty() {
+            return;
+        }
+        for (name, value) in kept.iter().filter(|(name, _)| name.contains('.')) {
+            self.custom_names.insert(name);
+            // Shards on which the transaction has begun know no value.
+            if self.transaction.is_open() && self.effective(name).is_none() {
+                let setting = LocalSetting { name: name.clone(), value: Some(value.clone()), is_local: false, by: None };
+                self.transaction.sets.push(Told::Setting(setting));
+            }
+        }
+        self.login.settings = self.gateway.shared(Arc::new(self.login.settings.with_defaults(&kept)));
+        self.settings = self.gateway.shared(Arc::new(self.settings.with_defaults(&kept)));
+        self.transaction.change_settings_before(|settings| Arc::new(settings.with_defaults(&kept)));
+    }
+
     pub(in crate::session) fn change_settings(&mut self, settings: Arc<Settings>) {
         self.settings = self.gateway.shared(settings);
         self.report_settings();

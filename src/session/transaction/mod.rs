@@ -224,6 +224,12 @@ impl Transaction {
         self.settings_before.as_ref()
     }
 
+    /// The session's settings are others than they were, also where a rollback leads back to.
+    pub fn change_settings_before(&mut self, change: impl Fn(&Settings) -> Arc<Settings>) {
+        let savepoints = self.savepoints.iter_mut().map(|savepoint| &mut savepoint.settings);
+        savepoints.chain(&mut self.settings_before).for_each(|settings| *settings = change(settings));
+    }
+
     /// An error happened: fails an open transaction, means nothing outside one.
     pub fn fail(&mut self) {
         if self.status == Status::Open {

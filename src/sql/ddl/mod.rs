@@ -6,6 +6,7 @@ pub(super) mod named_relations;
 pub mod own_database;
 pub mod redefined;
 pub mod resumable;
+pub mod role_defaults;
 pub mod role_password;
 pub mod same_index;
 pub(super) mod schema_guard;
@@ -197,11 +198,9 @@ fn concerns_servers(node: Node<'_>) -> bool {
     use nodes::ObjectType::OBJECT_ROLE;
     match node {
         Node::CreatedbStmt(_) | Node::DropdbStmt(_) => true,
-        Node::CreateRoleStmt(_)
-        | Node::AlterRoleStmt(_)
-        | Node::AlterRoleSetStmt(_)
-        | Node::DropRoleStmt(_)
-        | Node::GrantRoleStmt(_) => true,
+        Node::CreateRoleStmt(_) | Node::AlterRoleStmt(_) | Node::DropRoleStmt(_) | Node::GrantRoleStmt(_) => true,
+        // Each database has its own.
+        Node::AlterRoleSetStmt(alter) => alter.database().is_none(),
         Node::RenameStmt(rename) => rename.rename_type == OBJECT_ROLE,
         Node::CommentStmt(comment) => comment.objtype == OBJECT_ROLE,
         Node::SecLabelStmt(label) => label.objtype == OBJECT_ROLE,

@@ -1,6 +1,7 @@
 //! Where a statement names databases: the one that the client is in has another name on every shard.
 //!
-//! GRANT and REVOKE ON DATABASE, COMMENT and SECURITY LABEL ON DATABASE, ALTER DATABASE … OWNER TO, REINDEX DATABASE.
+//! GRANT and REVOKE ON DATABASE, COMMENT and SECURITY LABEL ON DATABASE, ALTER DATABASE … OWNER TO, ALTER ROLE … IN DATABASE,
+//! REINDEX DATABASE.
 
 use std::ops::Range;
 
@@ -34,6 +35,7 @@ fn is_about_databases(node: Node<'_>) -> bool {
         Node::CommentStmt(comment) => comment.objtype,
         Node::SecLabelStmt(label) => label.objtype,
         Node::AlterOwnerStmt(alter) => alter.object_type,
+        Node::AlterRoleSetStmt(alter) => return alter.database().is_some(),
         Node::ReindexStmt(reindex) => {
             use nodes::ReindexObjectType::{REINDEX_OBJECT_DATABASE, REINDEX_OBJECT_SYSTEM};
             return matches!(reindex.kind, REINDEX_OBJECT_DATABASE | REINDEX_OBJECT_SYSTEM);
@@ -55,6 +57,8 @@ mod tests {
             ("COMMENT ON DATABASE app IS 'database other'", &["app"]),
             ("ALTER DATABASE app OWNER TO me", &["app"]),
             ("REINDEX DATABASE app", &["app"]),
+            ("ALTER ROLE ada IN DATABASE app SET work_mem = '1MB'", &["app"]),
+            ("ALTER ROLE ada SET work_mem = '1MB'", &[]),
             ("REINDEX (VERBOSE) SYSTEM CONCURRENTLY app", &["app"]),
             ("REINDEX TABLE database", &[]),
             ("GRANT SELECT ON database TO me", &[]),
