@@ -146,6 +146,10 @@ fn of_ddl(node: Node<'_>, text: &str, context: &Context) -> SessionEffects {
     evaluated.effects.kept.remove(&Kept::TemporaryObject);
     let likely = context.catalog.likely_session_effects(&evaluated, text, &SqlBodyReader);
     effects.is_of_schema_change = evaluates(node) && !(likely.settings.is_nothing() && likely.kept.is_empty());
+    if let (true, ChangedSettings::Named(names)) = (effects.is_of_schema_change, &likely.settings) {
+        // A session that keeps its connections reads all back, but these are not listed.
+        effects.custom_names.extend(names.iter().filter(|name| name.contains('.')).cloned());
+    }
     // What a function sets there is not read back; it goes with the connection.
     let leaves_names = !effects.names_left.is_empty() || effects.unnamed_left != UnnamedLeft::Nothing;
     effects.is_closed |= !effects.settings.is_nothing() || leaves_names || !body::custom_settings_given(node).is_empty();

@@ -86,9 +86,10 @@ impl Session {
             // Done by the session itself.
             Some(_) if matches!(statement.command, Command::SetConfig(_)) => Ok(()),
             Some(effects) if effects.is_of_schema_change && effects.kept.contains(&Kept::PreparedStatement) => Err(prepares()),
-            // The connection is closed with its session.
-            Some(effects) if changes_schema && self.keeps_connections() => self.check_names_are_known(effects, changes_schema),
-            Some(effects) if effects.is_of_schema_change => Err(left_by_schema_change()),
+            // The session keeps its connections to its end, and what is left on them.
+            Some(effects) if effects.is_of_schema_change && !(changes_schema && self.keeps_connections()) => {
+                Err(left_by_schema_change())
+            }
             Some(effects) => {
                 let effects = match effects.is_to_be_named() {
                     true => Arc::new(effects.with_names(inputs.constants())),
