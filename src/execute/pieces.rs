@@ -116,6 +116,16 @@ impl Pieces {
         Ok(pieces)
     }
 
+    /// Rows have come that were not handed out yet.
+    pub fn is_ahead(&self) -> bool {
+        let is_made = match &self.stage {
+            Stage::Grouping { .. } => true,
+            Stage::Rows(rows) => !rows.is_empty(),
+            Stage::Counting | Stage::Merging { .. } | Stage::Ended => false,
+        };
+        is_made || self.inputs.iter().any(|input| !input.rows.is_empty())
+    }
+
     /// Columns of the fragments' rows.
     pub fn column_count(&self) -> usize {
         self.columns.len()

@@ -279,25 +279,30 @@ impl Session {
                 };
                 self.fetch_gathered(gathered, fetch).await
             }
-            Source::Merged(merged) => match steps(merged, motion, cursor.scroll) {
-                Ok(steps) => {
-                    let formats = match bound {
-                        Some((_, bind)) => bind.result_formats,
-                        None if cursor.is_binary => BINARY,
-                        None => TEXT,
-                    };
-                    if let (None, false) = (bound, is_move) {
-                        put_with_formats(&mut self.client.output, &cursor.rows, formats)?;
+            Source::Merged(merged) => {
+                match merged
+                    .check_rows_are_of_now(self.settings_now(), &self.context.catalog)
+                    .and_then(|()| steps(merged, motion, cursor.scroll))
+                {
+                    Ok(steps) => {
+                        let formats = match bound {
+                            Some((_, bind)) => bind.result_formats,
+                            None if cursor.is_binary => BINARY,
+                            None => TEXT,
+                        };
+                        if let (None, false) = (bound, is_move) {
+                            put_with_formats(&mut self.client.output, &cursor.rows, formats)?;
+                        }
+                        self.walk((merged, cursor.savepoints), steps, formats, is_move).await
                     }
-                    self.walk((merged, cursor.savepoints), steps, formats, is_move).await
+                    Err(refusal) if refusal.code == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE => Err(refusal.into()),
+                    Err(refusal) => {
+                        // Nothing was read: the cursor is as it was.
+                        self.open_cursors.by_name.insert(name, cursor);
+                        return Err(refusal.into());
+                    }
                 }
-                Err(refusal) if refusal.code == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE => Err(refusal.into()),
-                Err(refusal) => {
-                    // Nothing was read: the cursor is as it was.
-                    self.open_cursors.by_name.insert(name, cursor);
-                    return Err(refusal.into());
-                }
-            },
+            }
             // FETCH of a portal by its name.
             Source::Kept(_) | Source::Failed => Err(cannot_be_run(&name).into()),
         };

@@ -10,7 +10,9 @@ use tokio::time::Instant;
 
 use super::super::{Failure, Session};
 use super::{Cursor, Life, Source};
-use crate::backend::{ColumnsDigest, ConnectionError, NestedValues, Own, Reply, STATEMENT_TIMEOUT, ShardText, StatementName};
+use crate::backend::{
+    ColumnsDigest, ConnectionError, NestedValues, Own, Reply, STATEMENT_TIMEOUT, Settings, ShardText, StatementName,
+};
 use crate::error::{PgError, SqlState};
 use crate::execute::{Need, Next, Pieces, Spec, Unranked};
 use crate::routing::{Inputs, Reach};
@@ -41,10 +43,14 @@ pub(super) struct MergedCursor {
     pub position: u64,
     pub is_at_end: bool,
     /// The client's columns.
-    columns: Vec<FieldDescription>,
+    pub(super) columns: Vec<FieldDescription>,
     /// Of the client's parameters: types, and the rest of a Bind of their values.
     types: Vec<u32>,
     values: Vec<u8>,
+    /// The session's, when its rows were fetched last.
+    pub(super) settings: Arc<Settings>,
+    /// Whose rows they are.
+    pub(super) statement: Arc<Statement>,
 }
 
 /// What a shard has said.
@@ -134,7 +140,10 @@ impl Session {
         let sorted = spec.merge.order_by.iter().filter_map(|key| fragment_columns.get(key.column));
         let has_other_dates = !known && sorted.into_iter().any(|column| is_date(column.type_oid));
         let pieces = Pieces::new(spec, fragment_columns, shards.len());
+        let settings = self.settings_now();
         let cursor = |pieces| MergedCursor {
+            settings,
+            statement: Arc::clone(statement),
             portal: portal.clone(),
             map: Arc::clone(reach.map()),
             shards: shards.to_vec(),
@@ -190,6 +199,7 @@ impl Session {
         wanted: Option<u64>,
         formats: Option<&[u8]>,
     ) -> Result<u64, Failure> {
+        cursor.check_rows_are_of_now(self.settings_now(), &self.context.catalog)?;
         match formats {
             Some(formats) => cursor.set_formats(formats)?,
             None if cursor.formats.is_none() => cursor.set_formats(&[])?,
@@ -391,6 +401,11 @@ impl Session {
 }
 
 impl MergedCursor {
+    /// Rows wait here.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.pieces.is_ahead()
+    }
+
     /// In which format rows come from now on. Those that wait here already have one.
     pub fn set_formats(&mut self, formats: &[u8]) -> Result<(), Failure> {
         match &self.formats {

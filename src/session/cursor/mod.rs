@@ -20,6 +20,7 @@ mod held;
 mod kept;
 mod merged;
 mod portal;
+mod settled;
 mod whereabouts;
 
 use std::collections::HashMap;
