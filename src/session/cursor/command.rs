@@ -135,6 +135,9 @@ impl Session {
             let message = "DECLARE CURSOR can only be used in transaction blocks";
             return Err(PgError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message).into());
         }
+        if !declared.is_hold {
+            self.check_no_pipeline("DECLARE CURSOR")?;
+        }
         if is_taken {
             return Err(already_exists(declared.name).into());
         }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::bound_unseen::BoundUnseen;
 use super::describe::{Description, put_with_formats};
 use super::portals::no_portal;
 use super::statement::{Portal, Run, Statement};
@@ -20,6 +21,7 @@ use crate::error::{PgError, SqlState};
 use crate::routing::{Inputs, Reach};
 use crate::session::cursor::is_fetch;
 use crate::session::route::Route;
+use crate::session::settings::outdated::needs_block;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::{Command, Effect, Numbers};
@@ -46,8 +48,10 @@ pub(in crate::session) struct Batch {
     pub may_declare: bool,
     /// A COPY has swallowed the Sync that came with it; the next one counts.
     pub is_sync_swallowed: bool,
-    /// The open transaction was begun by the proxy for the statements of one Query.
+    /// The open transaction was begun by the proxy for the statements of one Query, or of one pipeline.
     pub is_implicit: bool,
+    /// The last Bind that no shard has seen yet.
+    pub(super) bound: Option<BoundUnseen>,
 }
 
 impl Session {
@@ -120,7 +124,11 @@ impl Session {
             return self.settle(earlier);
         }
         self.batch.has_failed = true;
-        self.settle(failure)
+        self.settle(failure)?;
+        if let Some(bound) = self.batch.bound.take() {
+            bound.take_back(&mut self.client);
+        }
+        Ok(())
     }
 
     async fn on_parse(&mut self, body: &[u8]) -> Result<(), Failure> {
@@ -308,6 +316,7 @@ impl Session {
             self.answer_parse().await?;
         }
         let portal = Bytes::copy_from_slice(bind.portal);
+        self.batch.bound = None;
         if !portal.is_empty() {
             self.check_kept_bytes(body.len())?;
         }
@@ -352,6 +361,20 @@ impl Session {
         if analysis.numbers != Numbers::None {
             self.note_numbers_of(analysis.numbers, &route);
         }
+        let of_block = needs_block(&statement).map(|what| (portal.clone(), what));
+        self.bind_routed(route, statement, (bind, body), portal).await?;
+        self.note_needs_block(of_block);
+        Ok(())
+    }
+
+    async fn bind_routed(
+        &mut self,
+        route: Route,
+        statement: Arc<Statement>,
+        (bind, body): (&wire::Bind<'_>, &[u8]),
+        portal: Bytes,
+    ) -> Result<(), Failure> {
+        let Some(analysis) = statement.analysis() else { return Err(PgError::internal("no statement").into()) };
         match route {
             Route::Shard(reach) => {
                 self.check_portal_is_new(&portal, reach.single())?;
@@ -365,25 +388,30 @@ impl Session {
                 let bind = Bytes::copy_from_slice(body);
                 self.keep_portal(portal.clone(), Portal::Scatter { statement, bind, reach });
                 Box::pin(self.portal_bound(&portal)).await?;
-                self.answer(shard_tag::BIND_COMPLETE);
-                Ok(())
+                self.answer_bind(portal).await
             }
             Route::Write(writing) => {
                 self.check_bound_to_several(&portal, &statement, bind).await?;
                 let bind = Bytes::copy_from_slice(body);
-                self.keep_portal(portal, Portal::Write { statement, bind, writing });
-                self.answer(shard_tag::BIND_COMPLETE);
-                Ok(())
+                self.keep_portal(portal.clone(), Portal::Write { statement, bind, writing });
+                self.answer_bind(portal).await
             }
             Route::Gather(gathering) => {
                 self.check_bound_to_several(&portal, &statement, bind).await?;
                 let bind = Bytes::copy_from_slice(body);
                 self.keep_portal(portal.clone(), Portal::Gather { statement, bind, gathering });
                 Box::pin(self.portal_bound(&portal)).await?;
-                self.answer(shard_tag::BIND_COMPLETE);
-                Ok(())
+                self.answer_bind(portal).await
             }
         }
+    }
+
+    /// The answer to the Bind of a portal over several shards.
+    async fn answer_bind(&mut self, portal: Bytes) -> Result<(), Failure> {
+        self.drain_current().await?;
+        self.batch.bound = Some(BoundUnseen::new(portal, &self.client));
+        self.answer(shard_tag::BIND_COMPLETE);
+        Ok(())
     }
 
     /// As PostgreSQL says it, with the client's name of the statement.

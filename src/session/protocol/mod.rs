@@ -1,6 +1,7 @@
 //! The wire protocol with the client: its messages in, the answers out, statements and portals by name.
 
 pub(super) mod at_once;
+mod bound_unseen;
 pub(super) mod client;
 pub(super) mod constants;
 pub(super) mod describe;

@@ -103,6 +103,7 @@ impl Session {
         self.answer_parse().await?;
         self.check_portal_is_not_failed(name)?;
         self.settle_portal(name).await?;
+        self.check_block_of_portal(name)?;
         self.note_effects_of_portal(name)?;
         if matches!(self.portals.get(name), Some(Portal::Shard { .. })) {
             self.check_locks_are_right()?;

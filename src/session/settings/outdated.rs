@@ -9,15 +9,15 @@
 //!                                                                     └─► Bind: read back
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use crate::error::PgError;
-use crate::session::protocol::statement::Portal;
+use crate::error::{PgError, SqlState};
+use crate::session::protocol::statement::{Portal, Statement};
 use crate::session::{Failure, Session};
 use crate::shardmap::ShardId;
-use crate::sql::analysis::Scope;
+use crate::sql::analysis::{Command, Scope};
 
 /// What portals have been run, and what they were bound under.
 #[derive(Default)]
@@ -26,6 +26,8 @@ pub(in crate::session) struct BoundPortals {
     outdated: BTreeSet<Bytes>,
     /// Where portals have been executed since the last Bind; `None`: on any shard.
     executed_on: BTreeSet<Option<ShardId>>,
+    /// What they run may only run in a transaction block.
+    of_block: BTreeMap<Bytes, &'static str>,
 }
 
 impl Session {
@@ -62,6 +64,35 @@ impl Session {
     /// A portal of this name is bound.
     pub(in crate::session) fn portal_is_of_now(&mut self, name: &[u8]) {
         self.running.portals.outdated.remove(name);
+        self.running.portals.of_block.remove(name);
+    }
+
+    /// What this portal runs, which was just bound, may only run in a transaction block.
+    #[inline]
+    pub(in crate::session) fn note_needs_block(&mut self, portal: Option<(Bytes, &'static str)>) {
+        if let Some((name, what)) = portal {
+            let portals = &self.portals;
+            self.running.portals.of_block.retain(|name, _| portals.contains_key(name));
+            self.running.portals.of_block.insert(name, what);
+        }
+    }
+
+    pub(in crate::session) fn check_block_of_portal(&self, name: &[u8]) -> Result<(), PgError> {
+        self.running.portals.of_block.get(name).map_or(Ok(()), |what| self.check_no_pipeline(what))
+    }
+
+    /// The shard takes a pipeline that has begun a transaction here for a transaction block. So does PostgreSQL from version 18 on.
+    pub(in crate::session) fn check_no_pipeline(&self, what: &str) -> Result<(), PgError> {
+        let of_pipeline = self.transaction.is_open() && self.batch.is_implicit && self.batch.is_open;
+        let version = self.reported.iter().find(|(name, _)| &**name == "server_version");
+        let major = version.and_then(|(_, version)| version.split(['.', ' ', 'b', 'r', 'd']).next()?.parse::<u32>().ok());
+        match of_pipeline && major.is_some_and(|major| major < PIPELINES_ARE_BLOCKS) {
+            true => {
+                let message = format!("{what} can only be used in transaction blocks");
+                Err(PgError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message))
+            }
+            false => Ok(()),
+        }
     }
 
     /// A setting has another value.
@@ -74,6 +105,18 @@ impl Session {
         }
     }
 }
+
+/// What runs in a transaction block only, as PostgreSQL calls it.
+pub(in crate::session) fn needs_block(statement: &Statement) -> Option<&'static str> {
+    match &statement.analysis()?.command {
+        Command::Lock => Some("LOCK TABLE"),
+        Command::DeclareCursor { is_hold: false, .. } => Some("DECLARE CURSOR"),
+        _ => None,
+    }
+}
+
+/// The version of PostgreSQL in which the second statement of a pipeline is in a transaction block.
+const PIPELINES_ARE_BLOCKS: u32 = 18;
 
 fn is_read_at_execute(portal: &Portal) -> bool {
     match portal {
