@@ -224,7 +224,7 @@ impl Session {
             self.try_at_home(text).await?;
         }
         if self.transaction.is_open() {
-            self.transaction.sets.push(Told::Constraints(text.to_owned()));
+            self.transaction.sets.push(Told::Statement(text.to_owned()));
         }
         for shard in begun {
             let index = self.join(shard).await?;

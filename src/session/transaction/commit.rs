@@ -15,6 +15,7 @@ use bytes::Bytes;
 
 use super::participant::Participant;
 use super::shard_state;
+use super::{READ_ONLY, Told};
 use crate::backend::ConnectionError;
 use crate::config::CrossShardWrites;
 use crate::declare::CommitSupport;
@@ -139,11 +140,31 @@ impl Session {
                 "Give the mode with BEGIN, or before the first statement of the transaction.",
             ));
         }
+        if !self.transaction.savepoints.is_empty() {
+            self.check_modes_in_subtransaction(modes, is_other_level)?;
+            if modes.is_read_only == Some(true) {
+                self.transaction.sets.push(Told::Statement(READ_ONLY.to_owned()));
+            }
+        }
         let known = &mut self.transaction.modes;
         known.isolation = modes.isolation.or(known.isolation);
         known.is_read_only = modes.is_read_only.or(known.is_read_only);
         known.is_deferrable = modes.is_deferrable.or(known.is_deferrable);
         Ok(())
+    }
+
+    /// As PostgreSQL says it.
+    fn check_modes_in_subtransaction(&self, modes: &TransactionModes, is_other_level: bool) -> Result<(), PgError> {
+        let message = if is_other_level {
+            "SET TRANSACTION ISOLATION LEVEL must not be called in a subtransaction"
+        } else if modes.is_deferrable.is_some() {
+            "SET TRANSACTION [NOT] DEFERRABLE cannot be called within a subtransaction"
+        } else if modes.is_read_only == Some(false) && self.is_read_only() {
+            "cannot set transaction read-write mode inside a read-only transaction"
+        } else {
+            return Ok(());
+        };
+        Err(PgError::new(SqlState::ACTIVE_SQL_TRANSACTION, message))
     }
 
     /// Of a BEGIN behind other statements of its pipeline, which have begun under the level that is.

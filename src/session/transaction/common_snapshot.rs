@@ -65,7 +65,7 @@ impl Session {
 
     /// By BEGIN, or by the defaults when it began.
     pub(super) fn is_repeatable_read_only(&self) -> bool {
-        let modes = &self.transaction.modes;
+        let modes = self.transaction.modes_at_begin();
         let default = |name: &str| self.transaction.settings_before().and_then(|settings| settings.get(name));
         let is_on = |value| matches!(value, "on" | "true" | "yes" | "1");
         self.isolation() == Isolation::RepeatableRead
@@ -148,8 +148,10 @@ impl Session {
 
     async fn try_common_snapshot(&mut self, deadline: Instant) -> Result<(), Failure> {
         // Said to every shard, whatever its own defaults are.
-        self.transaction.modes.isolation = Some(Isolation::RepeatableRead);
-        self.transaction.modes.is_read_only = Some(true);
+        self.transaction.change_modes_at_begin(|modes| {
+            modes.isolation = Some(Isolation::RepeatableRead);
+            modes.is_read_only = Some(true);
+        });
         for _ in 0..ATTEMPTS {
             self.let_spares_go(None).await?;
             let shards = self.online_shards();

@@ -59,18 +59,23 @@ pub(super) enum Status {
 #[derive(Clone, Debug)]
 pub(super) enum Told {
     Setting(LocalSetting),
-    /// SET CONSTRAINTS, as the client wrote it.
-    Constraints(String),
+    /// What else counts to the end of the transaction, as SQL: SET CONSTRAINTS, and SET TRANSACTION behind a savepoint.
+    Statement(String),
+    /// It counts no more.
+    Nothing,
 }
 
 impl Told {
     pub fn setting(&self) -> Option<&LocalSetting> {
         match self {
             Told::Setting(setting) => Some(setting),
-            Told::Constraints(_) => None,
+            Told::Statement(_) | Told::Nothing => None,
         }
     }
 }
+
+/// Behind a savepoint, and until that ends.
+const READ_ONLY: &str = "SET TRANSACTION READ ONLY";
 
 /// SET inside a transaction.
 #[derive(Clone, Debug)]
@@ -87,6 +92,7 @@ pub(super) struct LocalSetting {
 pub(super) struct Savepoint {
     pub name: String,
     settings: Arc<Settings>,
+    modes: TransactionModes,
     /// How many settings the transaction had made before it.
     pub set_count: usize,
 }
@@ -219,6 +225,16 @@ impl Transaction {
         self.settings_before = Some(Arc::clone(settings));
     }
 
+    /// Those that a shard begins with: what is changed behind a savepoint is told after it, and taken back with it.
+    pub fn modes_at_begin(&self) -> &TransactionModes {
+        self.savepoints.first().map_or(&self.modes, |savepoint| &savepoint.modes)
+    }
+
+    /// No shard has begun.
+    pub fn change_modes_at_begin(&mut self, change: impl Fn(&mut TransactionModes)) {
+        self.savepoints.iter_mut().map(|savepoint| &mut savepoint.modes).chain([&mut self.modes]).for_each(change);
+    }
+
     /// The session's settings when it began: what a shard that joins starts from.
     pub fn settings_before(&self) -> Option<&Arc<Settings>> {
         self.settings_before.as_ref()
@@ -281,7 +297,12 @@ impl Transaction {
     }
 
     pub fn savepoint(&mut self, name: String, settings: &Arc<Settings>) {
-        self.savepoints.push(Savepoint { name, settings: Arc::clone(settings), set_count: self.sets.len() });
+        self.savepoints.push(Savepoint {
+            name,
+            settings: Arc::clone(settings),
+            modes: self.modes.clone(),
+            set_count: self.sets.len(),
+        });
     }
 
     /// Index of the newest savepoint of this name. No savepoint brings back what was done on a shard that is lost.
@@ -295,7 +316,12 @@ impl Transaction {
             .ok_or_else(|| PgError::new(SqlState::INVALID_SAVEPOINT, format!("savepoint \"{name}\" does not exist")))
     }
 
+    /// It goes, with those after it. What it has made of the modes ends with it, as in PostgreSQL.
     pub fn release_savepoint(&mut self, index: usize) {
+        if let Some(savepoint) = self.savepoints.get(index) {
+            self.modes.clone_from(&savepoint.modes);
+            self.sets.forget_statement(savepoint.set_count, READ_ONLY);
+        }
         self.savepoints.truncate(index);
         self.restarts.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
         self.alterations.iter_mut().for_each(|(depth, _)| *depth = index.min(*depth));
@@ -315,6 +341,7 @@ impl Transaction {
         self.dropped.retain(|(depth, _)| *depth <= index);
         self.listens.retain(|(depth, _)| *depth <= index);
         let savepoint = self.savepoints.get(index)?;
+        self.modes.clone_from(&savepoint.modes);
         self.sets.truncate(savepoint.set_count);
         Some(Arc::clone(&savepoint.settings))
     }

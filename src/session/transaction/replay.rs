@@ -35,10 +35,11 @@ impl Transaction {
     pub(super) fn begin_on(&mut self, index: usize, registry: &StatementRegistry) {
         let Some(participant) = self.participants.get_mut(index) else { return };
         if !participant.has_begun {
+            let modes = self.savepoints.first().map_or(&self.modes, |savepoint| &savepoint.modes);
             let text = match participant.shard {
-                MAP_DATABASE => begin_text_read_only(&self.modes),
-                _ if participant.is_read_only => begin_text_read_only(&self.modes),
-                _ => begin_text(&self.modes),
+                MAP_DATABASE => begin_text_read_only(modes),
+                _ if participant.is_read_only => begin_text_read_only(modes),
+                _ => begin_text(modes),
             };
             let key = statement_text_anywhere(text);
             let id = registry.id(&key);
@@ -68,11 +69,11 @@ fn put_settings(participant: &mut Participant, sets: &[Told], count: usize) {
     for told in sets.iter().take(count).skip(participant.settings_known) {
         let set = match told {
             Told::Setting(set) if map_database::is_told(participant.shard, set) => set,
-            Told::Constraints(text) if participant.shard != MAP_DATABASE => {
+            Told::Statement(text) if participant.shard != MAP_DATABASE => {
                 hidden_statement(participant, &Own::Transaction.text(text));
                 continue;
             }
-            Told::Setting(_) | Told::Constraints(_) => continue,
+            Told::Setting(_) | Told::Statement(_) | Told::Nothing => continue,
         };
         let mut sql = String::from("SELECT pg_catalog.set_config(");
         sql.push_str(&quoted_literal(&set.name));

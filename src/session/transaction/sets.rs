@@ -31,6 +31,15 @@ impl Sets {
         }
     }
 
+    /// From this one on, shards are not told such a statement any more.
+    pub fn forget_statement(&mut self, from: usize, statement: &str) {
+        for told in self.all.iter_mut().skip(from) {
+            if matches!(told, Told::Statement(text) if text == statement) {
+                *told = Told::Nothing;
+            }
+        }
+    }
+
     /// The last one of the name.
     pub fn last_of(&self, name: &str) -> Option<&LocalSetting> {
         self.places.get(name).and_then(|places| self.setting_at(places))
@@ -80,7 +89,7 @@ mod tests {
             |value: &str| Told::Setting(LocalSetting { name: "a".into(), value: Some(value.into()), is_local: true, by: None });
         let value = |sets: &Sets| sets.last_of("a").and_then(|set| set.value.clone());
         sets.push(set("1"));
-        sets.push(Told::Constraints("SET CONSTRAINTS ALL DEFERRED".into()));
+        sets.push(Told::Statement("SET CONSTRAINTS ALL DEFERRED".into()));
         sets.push(set("2"));
         assert_eq!((value(&sets).as_deref(), sets.len(), sets.last().count()), (Some("2"), 3, 1));
         sets.truncate(2);
