@@ -82,6 +82,8 @@ impl Session {
         if !is_local || self.transaction.is_open() {
             self.record(&name, value.is_some().then(|| canonical.clone()), is_local);
             self.note_user(&name).await?;
+        } else {
+            self.custom_names.insert(&name);
         }
         Ok(canonical)
     }

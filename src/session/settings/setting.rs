@@ -35,11 +35,11 @@ impl Session {
         if name == SEED {
             return self.set_seed(text).await;
         }
-        let Some(value) = value else { return self.reset_one(&name, is_local, "SET") };
         let is_block = self.transaction.is_open() && !(self.batch.is_implicit && self.batch.is_open);
         if is_local && !is_block {
             self.warn(SqlState::NO_ACTIVE_SQL_TRANSACTION, "SET LOCAL can only be used in transaction blocks");
         }
+        let Some(value) = value else { return self.reset_one(&name, is_local, "SET") };
         let canonical = match single(value) {
             Some(value) if name == STATEMENT_TIMEOUT => self.try_value(&name, Some(value)).await?,
             Some(_) | None => self.try_text(&name, text).await?,
@@ -47,6 +47,9 @@ impl Session {
         if !is_local || self.transaction.is_open() {
             self.record(&name, Some(canonical), is_local);
             self.note_user(&name).await?;
+        } else {
+            // The value is gone at once; the name of a custom setting stays.
+            self.custom_names.insert(&name);
         }
         originate::command_complete(&mut self.client.output, "SET");
         Ok(())
