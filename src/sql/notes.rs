@@ -47,6 +47,8 @@ pub struct Notes {
     pub proxy: ProxyRows,
     /// Every relation of the catalogue that the statement names or opens.
     pub relations: BTreeSet<Oid>,
+    /// Functions of casts to the types of columns that are written.
+    pub assigned: BTreeSet<Oid>,
     /// INSERT: the key of each row of VALUES, when there are several and all are known.
     pub split_rows: Option<Vec<KeyCondition>>,
     /// Refused whatever the keys are.

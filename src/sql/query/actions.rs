@@ -35,7 +35,13 @@ impl<'c> Reader<'c> {
         let types = relation.columns.iter().filter_map(|column| catalog.types.get(&column.type_oid));
         let functions = types.filter_map(|known| catalog.type_functions.get(&known.name)).flatten();
         for function in functions.filter_map(|oid| catalog.functions.get(oid)) {
-            self.note_user_function(function, Place::Stored);
+            // Which values there are is known when all relations are.
+            match catalog.conversions.iter().any(|conversion| conversion.function == function.oid) {
+                true => {
+                    self.notes.assigned.insert(function.oid);
+                }
+                false => self.note_user_function(function, Place::Stored),
+            }
         }
         for member in self.context.catalog.family(relation).into_iter().skip(1) {
             self.note_parts(member, Access::Action, events, false);

@@ -17,11 +17,17 @@ impl Reader<'_> {
     /// Casts that nobody asks for, and what values are compared with.
     fn note_conversions(&mut self) {
         let catalog = &self.context.catalog;
-        for conversion in catalog.conversions.iter().filter(|conversion| conversion.is_implicit) {
+        for conversion in &catalog.conversions {
+            let is_assigned = self.notes.assigned.contains(&conversion.function);
             let Some(function) = catalog.functions.get(&conversion.function) else { continue };
+            if !(is_assigned || conversion.is_implicit) {
+                continue;
+            }
             let may_be_called =
                 self.has_view_with(function.oid) || catalog.may_convert(conversion, self.text, &self.notes.relations);
-            if may_be_called && !self.only_computes(function) {
+            if may_be_called && is_assigned {
+                self.note_user_function(function, Place::Stored);
+            } else if may_be_called && !self.only_computes(function) {
                 self.note_user_function(function, Place::Inside);
             }
         }
