@@ -17,13 +17,14 @@ use crate::config::ShardUrl;
 use crate::error::{PgError, SqlState};
 use crate::session::ddl::drift::as_of_drift;
 use crate::session::sequences::numbered;
+use crate::session::transaction::time_of_other::Timed;
 use crate::session::{Failure, Session};
 use crate::shardmap::{Shard, ShardId};
 use crate::sql::analysis::{Analysis, Command, DistributedRename, Splice, TimedColumns, TransactionModes};
 use crate::sql::ddl::ddl_locks::TableLocks;
 use crate::sql::ddl::own_database::databases;
 use crate::sql::ddl::role_password::password;
-use crate::sql::rewrite::blanks::in_its_place;
+use crate::sql::rewrite::blanks::{behind_blanks, in_its_place};
 use crate::sql::rewrite::staging::spliced;
 use crate::wire::{self, shard_tag};
 
@@ -90,7 +91,8 @@ impl Session {
                 Err(crate::session::sequences::altered::generated_in_a_block().into())
             }
             Command::Ddl { timed: Some(timed), locks, .. } => {
-                Box::pin(self.add_timed(timed, locks.as_deref(), &shards, text)).await
+                let before = whole.get(..statement.start).map_or(0, |before| before.chars().count());
+                Box::pin(self.add_timed((timed, locks.as_deref()), &shards, text, before)).await
             }
             command => {
                 // Error positions are those of the client's text.
@@ -244,23 +246,28 @@ impl Session {
 
     /// ALTER TABLE ... ADD COLUMN ... DEFAULT now(): the rows that are there get one time on all shards, as a constant, and the column
     /// its own default after that.
+    /// `before`: characters of the client's text before it.
     async fn add_timed(
         &mut self,
-        timed: &TimedColumns,
-        locks: Option<&TableLocks>,
+        (timed, locks): (&TimedColumns, Option<&TableLocks>),
         shards: &[Arc<Shard>],
         text: &str,
+        before: usize,
     ) -> Result<(), Failure> {
         if let Some(locks) = locks {
             Box::pin(self.lock_ahead(shards, locks)).await?;
         }
         let ids: Vec<ShardId> = shards.iter().map(|shard| shard.id).collect();
         let instant = self.instant(&ids).await?;
-        let at_once = timed.at_once(text, &self.context, &|setting| instant.of(setting).to_owned())?;
+        let splices = timed.at_once(&self.context, &|setting| instant.of(setting).to_owned())?;
+        let at_once = behind_blanks(before, &spliced(text, &splices));
         for (place, shard) in shards.iter().enumerate() {
             let existed = self.ask_shard(shard, &Own::Catalog.text(&timed.that_exist())).await?;
             let existed: Vec<Bytes> = existed.into_iter().flatten().flatten().collect();
-            self.run_part(shard, &at_once, place == 0).await?;
+            self.transaction.timed = Some(Timed::by_splices(text, before, &splices));
+            let run = self.run_part(shard, &at_once, place == 0).await;
+            self.transaction.timed = None;
+            run?;
             if let Some(defaults) = timed.with_defaults(&existed) {
                 self.run_part(shard, &defaults, false).await?;
             }

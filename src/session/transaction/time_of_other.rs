@@ -21,7 +21,8 @@ use crate::session::sequences::numbers::{with_more_parameters, with_position};
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shard_key::oid;
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{Analysis, Command, Effect, Scope};
+use crate::sql::analysis::{Analysis, Command, Effect, Scope, Splice};
+use crate::sql::rewrite::blanks::behind_blanks;
 use crate::sql::rewrite::clock::mentions_clock;
 use crate::sql::rewrite::transaction_time::with_time;
 use crate::wire;
@@ -31,11 +32,42 @@ use crate::wire;
 pub(in crate::session) struct Timed {
     own: String,
     changed: String,
+    /// What was put where, in the order of the text; none: it is found by comparing the two.
+    splices: Vec<Splice>,
 }
 
 impl Timed {
+    /// Of a text in which this was put in place of that. `before`: blanks that stand before both.
+    pub fn by_splices(own: &str, before: usize, splices: &[Splice]) -> Self {
+        let behind = |splice: &Splice| Splice { start: splice.start + before, end: splice.end + before, ..splice.clone() };
+        let splices = splices.iter().map(behind).collect();
+        Self { own: behind_blanks(before, own), changed: String::new(), splices }
+    }
+
+    fn position_by_splices(&self, position: usize) -> usize {
+        let characters = |start: usize, end: usize| self.own.get(start..end).map_or(0, |text| text.chars().count());
+        let (mut byte, mut own, mut changed) = (0, 0, 0);
+        for splice in &self.splices {
+            let kept = characters(byte, splice.start);
+            if position <= changed + kept {
+                break;
+            }
+            own += kept;
+            changed += kept + splice.text.chars().count();
+            if position <= changed {
+                return own + 1;
+            }
+            own += characters(splice.start, splice.end);
+            byte = splice.end;
+        }
+        (own + position).saturating_sub(changed)
+    }
+
     /// Where a character of the changed text is in the client's; both count from 1. What was replaced is where the first of it was.
     fn own_position(&self, position: usize) -> usize {
+        if !self.splices.is_empty() {
+            return self.position_by_splices(position);
+        }
         let same = |(one, other): &(char, char)| one == other;
         let before = self.own.chars().zip(self.changed.chars()).take_while(same).count();
         let after = self.own.chars().rev().zip(self.changed.chars().rev()).take_while(same).count();
@@ -117,7 +149,8 @@ impl Session {
     ) -> Result<Option<String>, Failure> {
         self.transaction.timed = None;
         let changed = self.made_text_with_time(reach, statement, text).await?;
-        self.transaction.timed = changed.as_ref().map(|changed| Timed { own: text.to_owned(), changed: changed.clone() });
+        self.transaction.timed =
+            changed.as_ref().map(|changed| Timed { own: text.to_owned(), changed: changed.clone(), splices: Vec::new() });
         Ok(changed)
     }
 
@@ -208,14 +241,29 @@ const PARAMETER: &str = "NULL::pg_catalog.timestamptz";
 
 #[cfg(test)]
 mod tests {
-    use super::Timed;
+    use super::{Splice, Timed};
 
     #[test]
     fn a_place_is_told_in_the_clients_text() {
-        let timed = Timed { own: "SELECT now(), x FROM t".to_owned(), changed: "SELECT (SELECT $1 AS now), x FROM t".to_owned() };
+        let (own, changed) = ("SELECT now(), x FROM t".to_owned(), "SELECT (SELECT $1 AS now), x FROM t".to_owned());
+        let timed = Timed { own, changed, splices: Vec::new() };
         let of = |word: &str| timed.own_position(timed.changed.find(word).expect("there") + 1);
         assert_eq!(of("SELECT"), 1);
         assert_eq!(of("x FROM"), timed.own.find("x FROM").expect("there") + 1);
         assert_eq!(of("$1"), 8);
+    }
+    #[test]
+    fn between_two_clocks_too() {
+        let (text, value) = ("ADD é DEFAULT now(), ADD x DEFAULT now() y", "('2026-01-01'::timestamptz)");
+        let places = [text.find("now").expect("there"), text.rfind("now").expect("there")];
+        let splices = places.map(|start| Splice { start, end: start + "now()".len(), text: value.to_owned() });
+        let timed = Timed::by_splices(text, 3, &splices);
+        let (own, changed) = (format!("   {text}"), format!("   {}", text.replace("now()", value)));
+        let of = |word: &str| timed.own_position(changed.find(word).map_or(0, |at| changed[..at].chars().count() + 1));
+        let wanted = |word: &str| own.find(word).map_or(0, |at| own[..at].chars().count() + 1);
+        for word in ["ADD", "é", "x", "y", "DEFAULT"] {
+            assert_eq!(of(word), wanted(word), "{word}");
+        }
+        assert_eq!(of("2026"), wanted("now"));
     }
 }

@@ -50,8 +50,26 @@ async fn a_column_with_the_time_as_its_default_has_one_for_all_rows() {
     in_transactions(&stage, client).await;
     columns_that_are_there(client).await;
     what_is_refused(client).await;
+    places_of_errors(client).await;
     alike(&stage).await;
     stage.assert_log_is_clean();
+}
+
+/// An error's place is counted in what the client has sent, behind a default that was replaced too.
+async fn places_of_errors(client: &mut WireClient) {
+    for text in [
+        "ALTER TABLE accounts ADD COLUMN one timestamptz DEFAULT now(), ADD COLUMN two nothere",
+        "SELECT 'é'; /* é */ ALTER TABLE accounts ADD COLUMN one timestamptz DEFAULT now(), ADD COLUMN two nothere",
+        "SELECT 1; ALTER TABLE accounts ADD COLUMN one timestamptz DEFAULT now(), ADD two nothere, ADD three timestamptz DEFAULT now()",
+        "  SELECT 1; ALTER TABLE accounts ADD COLUMN one date DEFAULT now(), ADD two date DEFAULT now(), ADD three nothere",
+    ] {
+        client.query(text);
+        let answers = client.answers().await;
+        let error = answers.iter().find(|message| message.tag == b'E').expect("an error");
+        assert_eq!(error.field(b'M'), "type \"nothere\" does not exist");
+        let before = text.split("nothere").next().unwrap_or_default().chars().count();
+        assert_eq!(error.field(b'P'), (before + 1).to_string(), "{text}");
+    }
 }
 
 async fn in_transactions(stage: &Stage, client: &mut WireClient) {

@@ -24,7 +24,6 @@ use crate::sql::parse::tree;
 use crate::sql::query::Reader;
 use crate::sql::rewrite::clock;
 use crate::sql::rewrite::clock_literals::is_special_text;
-use crate::sql::rewrite::staging::spliced;
 
 /// Columns that an ALTER TABLE adds to a distributed table, and whose defaults read the clock of the transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,10 +43,9 @@ struct TimedColumn {
 }
 
 impl TimedColumns {
-    /// The statement with the time in place of the clocks of its defaults. `value`: as in [`clock::fixed`].
-    pub fn at_once(&self, text: &str, context: &Context, value: &dyn Fn(&str) -> String) -> Result<String, PgError> {
-        let splices: Result<Vec<Splice>, PgError> = self.columns.iter().map(|column| column.splice(context, value)).collect();
-        Ok(spliced(text, &splices?))
+    /// What makes it the statement with the time in place of the clocks of its defaults. `value`: as in [`clock::fixed`].
+    pub fn at_once(&self, context: &Context, value: &dyn Fn(&str) -> String) -> Result<Vec<Splice>, PgError> {
+        self.columns.iter().map(|column| column.splice(context, value)).collect()
     }
 
     /// A query: the names of those that are there. The table's own name may be unknown.
