@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use super::keys_left::{keys_that_are_gone, may_cascade};
 use super::renamed::{Renaming, not_at_once, on_one_shard};
 use crate::auth::stored_password;
 use crate::backend::{Own, Reply, ShardText, Stored};
@@ -22,6 +23,7 @@ use crate::session::{Failure, Session};
 use crate::shardmap::{Shard, ShardId};
 use crate::sql::analysis::{Analysis, Command, DistributedRename, Splice, TimedColumns, TransactionModes};
 use crate::sql::ddl::ddl_locks::TableLocks;
+use crate::sql::ddl::key_change;
 use crate::sql::ddl::own_database::databases;
 use crate::sql::ddl::role_password::password;
 use crate::sql::rewrite::blanks::{behind_blanks, in_its_place};
@@ -114,6 +116,7 @@ impl Session {
                 }
             }
         };
+        let run = Box::pin(self.with_keys_left(run, text)).await;
         // One shard may be two when it is committed.
         self.transaction.is_everywhere |= !outside && is_meant_for_all;
         if !outside {
@@ -218,6 +221,21 @@ impl Session {
         let snapshot = self.gateway.map.snapshot();
         let others = snapshot.shards.iter().filter(|shard| !shard.is_home).cloned();
         Ok(std::iter::once(home).chain(others).collect())
+    }
+
+    /// `run`: what became of the change, which is not committed yet.
+    async fn with_keys_left(&mut self, run: Result<(), Failure>, text: &str) -> Result<(), Failure> {
+        run?;
+        if !self.transaction.is_open() || !may_cascade(text) {
+            return Ok(());
+        }
+        let Some(sql) = keys_that_are_gone(&self.context.map) else { return Ok(()) };
+        let home = self.home()?;
+        let gone = self.ask_shard(&home, &Own::Catalog.text(&sql)).await?;
+        match gone.first().and_then(|row| row.first()?.as_deref()) {
+            Some(column) => Err(key_change(&String::from_utf8_lossy(column)).into()),
+            None => Ok(()),
+        }
     }
 
     pub(super) async fn run_locked(&mut self, shards: &[Arc<Shard>], locks: &TableLocks, text: &str) -> Result<(), Failure> {

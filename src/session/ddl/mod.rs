@@ -5,6 +5,7 @@ pub(super) mod calls;
 pub(super) mod drift;
 pub(super) mod every_shard;
 pub(super) mod held;
+mod keys_left;
 pub(super) mod outside;
 pub(super) mod own_catalog;
 pub(super) mod patient;

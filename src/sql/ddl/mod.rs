@@ -12,6 +12,8 @@ pub mod same_index;
 pub(super) mod schema_guard;
 pub(super) mod truncate;
 
+pub use schema_guard::key_change;
+
 use pg_raw_parse::list::CastNodeList;
 use pg_raw_parse::{Node, nodes};
 

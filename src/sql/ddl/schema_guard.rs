@@ -308,7 +308,7 @@ fn check_not_key_name(place: &Place<'_>, name: Option<&str>) -> Result<(), PgErr
     }
 }
 
-fn key_change(column: &str) -> PgError {
+pub fn key_change(column: &str) -> PgError {
     PgError::unsupported(
         format!("cannot drop or retype shard key column \"{column}\""),
         "The shard map places the rows by this column.",
