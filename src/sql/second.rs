@@ -21,6 +21,7 @@ use sqlparser::parser::Parser;
 use super::analysis::{KeyCondition, Opinion, Part};
 use super::context::Context;
 use super::parse::lexer::{self, Literal, TokenKind};
+use super::parse::tokens::cut;
 
 mod claims;
 mod names;
@@ -160,10 +161,10 @@ fn is_shallow(text: &str) -> bool {
 
 /// As PostgreSQL folds it.
 fn folded(identifier: &sqlparser::ast::Ident) -> String {
-    match identifier.quote_style {
+    cut(match identifier.quote_style {
         Some(_) => identifier.value.clone(),
         None => identifier.value.to_ascii_lowercase(),
-    }
+    })
 }
 
 #[cfg(test)]

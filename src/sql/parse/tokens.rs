@@ -169,7 +169,7 @@ pub fn identifier(kind: TokenKind, piece: &str) -> Option<String> {
 }
 
 /// Names are cut to what PostgreSQL keeps of them.
-fn cut(mut name: String) -> String {
+pub fn cut(mut name: String) -> String {
     if name.len() > NAME_BYTES_MAX {
         name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
     }
