@@ -177,6 +177,16 @@ fn returned(moving: &Moving, own: Answer, mut apart: Answer) -> Result<Answer, P
     Ok(Answer { columns, rows })
 }
 
+/// The text of a value, the same for those that are equal: without the blanks at the end of a char(n), and the zeros at the end of a
+/// numeric.
+fn as_compared(value: &str, type_oid: u32) -> &str {
+    match type_oid {
+        oid::BPCHAR => value.trim_end_matches(' '),
+        oid::NUMERIC if value.contains('.') => value.trim_end_matches('0').trim_end_matches('.'),
+        _ => value,
+    }
+}
+
 /// No row gets a key that another one had.
 fn check_keys(moving: &Moving, answer: &Answer) -> Result<(), PgError> {
     if answer.rows.len() == 1 {
@@ -184,10 +194,7 @@ fn check_keys(moving: &Moving, answer: &Answer) -> Result<(), PgError> {
     }
     let place_of_old = moving.column_count..moving.column_count + moving.key.len();
     let type_of = |place: usize| answer.columns.get(place).map_or(0, |column| column.type_oid);
-    // Blanks at the end of a char(n) do not count.
-    let shown = |value: Option<&str>, place: usize| {
-        value.map(|value| if type_of(place) == oid::BPCHAR { value.trim_end_matches(' ') } else { value }.to_owned())
-    };
+    let shown = |value: Option<&str>, place: usize| value.map(|value| as_compared(value, type_of(place)).to_owned());
     let value = |row: &[Option<String>], place: usize| shown(row.get(place).and_then(Option::as_deref), place);
     let old: HashSet<Vec<Option<String>>> =
         answer.rows.iter().map(|row| place_of_old.clone().map(|place| value(row, place)).collect()).collect();
