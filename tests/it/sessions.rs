@@ -29,6 +29,7 @@ mod growth;
 mod held;
 mod inserters;
 mod liars;
+mod like_plain;
 mod limits;
 mod linguistic;
 mod listening;
