@@ -6,7 +6,7 @@
 //! The connection is the proof that the server is the one that was read before: only then are changes enough. Before each reading it
 //! shows that its server is still the shard's primary, and the one to which this proxy's last connection was made: an old TCP session may
 //! outlive a change of the address. It is closed when it cannot, when a reading fails or is given up, when the shard has another address,
-//! and after [`KEPT_FOR`]; everything is read again then.
+//! and after a minute; everything is read again then.
 
 use std::collections::HashMap;
 use std::sync::Arc;
