@@ -6,7 +6,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::arguments::Arguments;
-use super::shards::read_schema;
+use super::shards::read_committed;
 use super::{Caller, Control, names};
 use crate::catalog::{Catalog, Function, SchemaEffect};
 use crate::error::{PgError, SqlState};
@@ -16,9 +16,7 @@ use crate::sql::body::SqlBodyReader;
 pub(super) async fn declare(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<(), PgError> {
     let snapshot = control.fresh_snapshot().await?;
     let home = snapshot.home().ok_or_else(no_shard)?;
-    let mut connection = control.open(home).await?;
-    let catalog = read_schema(control, home, &mut connection).await?;
-    connection.close().await;
+    let catalog = read_committed(control, home).await?;
     let (schema, name) = names::find_function(&catalog, caller, arguments.text("function_name")?)?;
     let tables = |list: &[String]| -> Result<Vec<(String, String)>, PgError> {
         list.iter()

@@ -21,7 +21,7 @@ use super::key::TableKey;
 use super::plan_tables::are_alike;
 use super::reading;
 use super::shard_connection::ShardConnection;
-use super::shards::read_schema;
+use super::shards::{read_committed, read_schema};
 use super::turn::{Turn, Unmade, repeated};
 use super::{BODY_READER, Caller, Control, names, placement, rows_copy, schema_copy, sequences};
 
@@ -608,10 +608,8 @@ async fn refuse_new_rows(home: &mut ShardConnection, relations: &[&Relation]) ->
 /// With the table locked: nobody has changed what the declaration was checked by. Through the proxies the map says so; past them it
 /// shows here.
 pub(super) async fn refuse_changed_schema(control: &Control, home: &Shard, checked: &Catalog) -> Result<(), Unmade> {
-    // The other connection is in a transaction, and the schema is read in one of its own.
-    let mut connection = control.open(home).await?;
-    let now = read_schema(control, home, &mut connection).await?;
-    connection.close().await;
+    // The declaration's own connection is in a transaction.
+    let now = read_committed(control, home).await?;
     if now.digest == checked.digest {
         return Ok(());
     }

@@ -201,15 +201,33 @@ async fn refuse_same_database(snapshot: &MapSnapshot, new: &NewShard<'_>, uuid: 
 
 /// The shard's schema as it is committed now. `own`: what has to be waited for is waited for there.
 pub(super) async fn read_schema(control: &Control, shard: &Shard, own: &mut ShardConnection) -> Result<Catalog, PgError> {
-    if let Some(mut reader) = control.schema_readers().of(shard, READER_PATIENCE).await {
-        let reading = Box::pin(reader.read(shard, OPENS_WITHIN));
-        match on_primary(own.pledge.as_ref(), &own.name, reading).await? {
-            Ok(catalog) if catalog.held == Held::Nothing => return Ok(catalog),
-            Ok(_) => {}
-            Err(error) => tracing::debug!(%error, shard = shard.name, "its schema is read by another connection"),
+    match on_primary(own.pledge.as_ref(), &own.name, Box::pin(read_kept(control, shard))).await? {
+        Some(catalog) => Ok(catalog),
+        None => read_catalog(own).await,
+    }
+}
+
+/// The same, by a connection that is opened where it is needed.
+pub(super) async fn read_committed(control: &Control, shard: &Shard) -> Result<Catalog, PgError> {
+    if let Some(catalog) = Box::pin(read_kept(control, shard)).await {
+        return Ok(catalog);
+    }
+    let mut connection = control.open(shard).await?;
+    let catalog = read_catalog(&mut connection).await?;
+    connection.close().await;
+    Ok(catalog)
+}
+
+/// By the connection that is kept. `None`: others read, or hold what would be read, or it cannot be reached.
+async fn read_kept(control: &Control, shard: &Shard) -> Option<Catalog> {
+    let mut reader = control.schema_readers().of(shard, READER_PATIENCE).await?;
+    match reader.read(shard, OPENS_WITHIN).await {
+        Ok(catalog) => Some(catalog).filter(|catalog| catalog.held == Held::Nothing),
+        Err(error) => {
+            tracing::debug!(%error, shard = shard.name, "its schema is read by another connection");
+            None
         }
     }
-    read_catalog(own).await
 }
 
 /// By this connection: everything at first, then what has changed since. Not in a transaction.

@@ -11,7 +11,7 @@ use super::functions::no_shard;
 use super::home_moves::{bring_home, refuse_company};
 use super::moves::row;
 use super::sharding::{refuse, refuse_changed_schema};
-use super::shards::read_schema;
+use super::shards::{read_committed, read_schema};
 use super::turn::{Turn, Unmade, repeated};
 use super::{BODY_READER, Caller, Control, names, rows_copy};
 use crate::catalog::{Access, Catalog, Closure, Oid, Relation, quoted_literal, quoted_name, shown_name};
@@ -66,11 +66,7 @@ async fn groups_to_bring(
 
 /// As the home shard has it now.
 pub(super) async fn home_catalog(control: &Control, map: &MapSnapshot) -> Result<Catalog, PgError> {
-    let shard = map.home().ok_or_else(no_shard)?;
-    let mut home = control.open(shard).await?;
-    let catalog = read_schema(control, shard, &mut home).await?;
-    home.close().await;
-    Ok(catalog)
+    read_committed(control, map.home().ok_or_else(no_shard)?).await
 }
 
 async fn undistribute_once(control: &Control, caller: &Caller, table: &str, cascades: bool) -> Result<(), Unmade> {

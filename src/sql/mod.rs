@@ -30,6 +30,6 @@ pub mod written;
 pub use cache::{Analyzed, Analyzer, Read, RecentTemplates};
 pub use context::Context;
 pub use parse::parse;
-pub use query::keyed_by_row;
+pub use query::{keyed_by_row, may_read_settings};
 pub use statement::is_access_share;
 pub use utility::shardgate_call::declaration;

@@ -45,7 +45,7 @@ pub(super) struct MergedCursor {
     /// The client's columns.
     pub(super) columns: Vec<FieldDescription>,
     /// Of the client's parameters: types, and the rest of a Bind of their values.
-    types: Vec<u32>,
+    pub(super) types: Vec<u32>,
     values: Vec<u8>,
     /// The session's, when its rows were fetched last.
     pub(super) settings: Arc<Settings>,

@@ -11,7 +11,7 @@ use crate::backend::Settings;
 use crate::catalog::{Catalog, RelationKind, mentions};
 use crate::error::PgError;
 use crate::shard_key::oid;
-use crate::sql::parse::tokens::Tokens;
+use crate::sql::may_read_settings;
 use crate::wire::FieldDescription;
 
 /// What a query's rows may depend on.
@@ -24,7 +24,8 @@ struct SettingsRead {
 }
 
 impl SettingsRead {
-    fn of(text: &str, columns: &[FieldDescription], catalog: &Catalog) -> Self {
+    /// `types`: of the query's parameters.
+    fn of(text: &str, types: &[u32], columns: &[FieldDescription], catalog: &Catalog) -> Self {
         let of_users = !catalog.operator_functions.is_empty() || !catalog.conversions.is_empty();
         let all = Self { formats: true, others: true };
         let named = |is_meant: &dyn Fn(&crate::catalog::Relation) -> bool| {
@@ -33,14 +34,14 @@ impl SettingsRead {
             mentions(text, &names)
         };
         let is_view = |kind: RelationKind| matches!(kind, RelationKind::View | RelationKind::MaterializedView);
-        if of_users || has_calls(text) || named(&|relation| is_view(relation.kind)) {
+        if of_users || may_read_settings(text, catalog) || named(&|relation| is_view(relation.kind)) {
             return all;
         }
         let zoned = catalog.relations.values().flat_map(|relation| &relation.columns);
         let zoned = zoned.filter(|column| ZONED.contains(&column.type_oid)).map(|column| column.name.clone()).collect();
         let is_plain = columns.iter().all(|column| PLAIN.contains(&column.type_oid));
         Self {
-            formats: !is_plain || mentions(text, &zoned),
+            formats: !is_plain || mentions(text, &zoned) || types.iter().any(|type_oid| ZONED.contains(type_oid)),
             others: named(&|relation| relation.has_row_security || !relation.policies.is_empty()),
         }
     }
@@ -61,7 +62,7 @@ impl MergedCursor {
             let both = now.iter().chain(self.settings.iter()).map(|(name, _)| name);
             let mut changed = both.filter(|name| now.get(name) != self.settings.get(name)).peekable();
             if changed.peek().is_some() {
-                let read = SettingsRead::of(self.statement.text(), &self.columns, catalog);
+                let read = SettingsRead::of(self.statement.text(), &self.types, &self.columns, catalog);
                 if let Some(name) = changed.find(|name| read.may_read(name)) {
                     return Err(set_between(name));
                 }
@@ -70,21 +71,6 @@ impl MergedCursor {
         self.settings = now;
         Ok(())
     }
-}
-
-/// Something that is written as a function is, a conversion, or a value that stands for a function.
-fn has_calls(text: &str) -> bool {
-    let tokens = Tokens::of(text);
-    (0..tokens.count()).any(|index| {
-        let piece = tokens.piece(index);
-        let word = piece.trim_matches('"').to_ascii_lowercase();
-        let is_word = word.starts_with(|letter: char| letter.is_alphabetic() || letter == '_');
-        match is_word {
-            true if tokens.piece(index + 1) == "(" => !BEFORE_BRACKETS.contains(&&*word),
-            true => VALUES_BY_NAME.contains(&&*word) || word == "at",
-            false => piece.starts_with("::") || piece.starts_with("||") || piece == ":" || piece == "|",
-        }
-    })
 }
 
 fn set_between(name: &str) -> PgError {
@@ -130,90 +116,10 @@ const OF_PLANS: [&str; 16] = [
     "work_mem",
 ];
 const OF_PLANS_BEGIN: [&str; 9] = ["enable_", "cpu_", "geqo", "idle_", "jit", "log_", "maintenance_", "max_parallel_", "parallel_"];
-/// Words of the grammar, and functions whose answer hangs on their arguments alone.
-const BEFORE_BRACKETS: [&str; 40] = [
-    "abs",
-    "all",
-    "and",
-    "any",
-    "as",
-    "avg",
-    "between",
-    "by",
-    "case",
-    "coalesce",
-    "count",
-    "else",
-    "except",
-    "exists",
-    "filter",
-    "for",
-    "from",
-    "having",
-    "in",
-    "intersect",
-    "join",
-    "lateral",
-    "least",
-    "greatest",
-    "length",
-    "like",
-    "limit",
-    "lower",
-    "max",
-    "min",
-    "mod",
-    "not",
-    "nullif",
-    "on",
-    "or",
-    "over",
-    "select",
-    "sum",
-    "upper",
-    "where",
-];
-const VALUES_BY_NAME: [&str; 12] = [
-    "cast",
-    "current_catalog",
-    "current_date",
-    "current_role",
-    "current_schema",
-    "current_time",
-    "current_timestamp",
-    "current_user",
-    "localtime",
-    "localtimestamp",
-    "session_user",
-    "user",
-];
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn plain_columns_depend_on_nothing() {
-        for text in [
-            "SELECT id, owner FROM accounts WHERE id > 5 AND (balance IN (1, 2)) ORDER BY id",
-            "SELECT * FROM t x JOIN y ON (x.a = y.a) WHERE count > 'now'",
-            "SELECT owner, count(*), sum(balance) FROM accounts GROUP BY owner",
-        ] {
-            assert!(!has_calls(text), "{text}");
-        }
-        for text in [
-            "SELECT current_setting('app.x') FROM t",
-            "SELECT id FROM t WHERE owner = current_user",
-            "SELECT a::text FROM t",
-            "SELECT CAST(a AS text) FROM t",
-            "SELECT 'x' || d FROM t",
-            "SELECT \"f\" (a) FROM t",
-            "SELECT s.f(a) FROM t",
-            "SELECT a AT TIME ZONE 'UTC' FROM t",
-        ] {
-            assert!(has_calls(text), "{text}");
-        }
-    }
 
     #[test]
     fn each_setting_counts_for_what_reads_it() {

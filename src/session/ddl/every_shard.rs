@@ -116,7 +116,9 @@ impl Session {
                 }
             }
         };
-        let run = Box::pin(self.with_keys_left(run, text)).await;
+        // What a body does does not stand in the text.
+        let may_take_more = may_cascade(text) || matches!(statement.command, Command::Ddl { by_body: true, .. });
+        let run = if may_take_more { Box::pin(self.with_keys_left(run)).await } else { run };
         // One shard may be two when it is committed.
         self.transaction.is_everywhere |= !outside && is_meant_for_all;
         if !outside {
@@ -224,9 +226,9 @@ impl Session {
     }
 
     /// `run`: what became of the change, which is not committed yet.
-    async fn with_keys_left(&mut self, run: Result<(), Failure>, text: &str) -> Result<(), Failure> {
+    async fn with_keys_left(&mut self, run: Result<(), Failure>) -> Result<(), Failure> {
         run?;
-        if !self.transaction.is_open() || !may_cascade(text) {
+        if !self.transaction.is_open() {
             return Ok(());
         }
         let Some(sql) = keys_that_are_gone(&self.context.map) else { return Ok(()) };

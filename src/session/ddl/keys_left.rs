@@ -7,7 +7,7 @@
 use crate::catalog::quoted_literal;
 use crate::shardmap::{MapSnapshot, TableKind};
 
-/// May a schema change of this text take more away than it names?
+/// May a schema change of this text take more away than it names? That of a body may always.
 pub(super) fn may_cascade(text: &str) -> bool {
     text.to_ascii_lowercase().contains("cascade")
 }

@@ -16,6 +16,7 @@ mod actions;
 mod aggregate;
 mod bind;
 mod bodies;
+mod by_settings;
 mod catalog_functions;
 mod collation;
 mod column_name;
@@ -60,6 +61,7 @@ use crate::shard_key::{KeyFunction, KeyType};
 use crate::sql::analysis::{KeyValue, Test, TextOrder};
 
 pub use bind::{Draws, Reader};
+pub use by_settings::may_read_settings;
 pub use catalog_functions::{Nature, is_aggregate, nature};
 pub use column_name::column_name;
 pub use expression::Place;

@@ -218,11 +218,16 @@ async fn no_cascade_takes_a_shard_key_away() {
         "INSERT INTO by_word VALUES ('a', 1), ('b', 2), ('c', 3)",
         "CREATE DOMAIN counted AS int CHECK (VALUE > 0)",
         "ALTER TABLE by_word ADD COLUMN n counted",
+        "CREATE FUNCTION drop_words() RETURNS void LANGUAGE plpgsql AS $$ BEGIN DROP SCHEMA words CASCADE; END $$",
     ] {
         succeed(&mut client, sql).await;
     }
-    for sql in ["DROP COLLATION words.german CASCADE", "DROP SCHEMA words CASCADE", "DO $$ BEGIN DROP SCHEMA words CASCADE; END $$"]
-    {
+    for sql in [
+        "DROP COLLATION words.german CASCADE",
+        "DROP SCHEMA words CASCADE",
+        "DO $$ BEGIN DROP SCHEMA words CASCADE; END $$",
+        "SELECT drop_words()",
+    ] {
         client.query(sql);
         let answers = client.answers().await;
         let error = answers.iter().find(|message| message.tag == b'E').expect("an error");
@@ -254,6 +259,11 @@ async fn a_setting_is_not_changed_under_rows_that_were_fetched_ahead() {
         "CREATE FUNCTION set_tenant(t text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN set_config('app.tenant', t, false); END $$",
     )
     .await;
+    succeed(
+        &mut client,
+        "CREATE FUNCTION tenant_of(a accounts) RETURNS text LANGUAGE sql STABLE AS $$ SELECT current_setting('app.tenant') || a.id $$",
+    )
+    .await;
     let refused = |name: &str| {
         format!("E(0A000 changing \"{name}\" between the FETCHes of a cursor over several shards is not supported) Z(E)")
     };
@@ -264,6 +274,8 @@ async fn a_setting_is_not_changed_under_rows_that_were_fetched_ahead() {
             "SET LOCAL app.tenant = '2'",
             Some("app.tenant"),
         ),
+        // A function that is written as a column is.
+        ("SELECT id, a.tenant_of FROM accounts a ORDER BY id", "SET LOCAL app.tenant = '2'", Some("app.tenant")),
         ("SELECT id, '2020-01-02'::date + id::int FROM accounts ORDER BY id", "SET datestyle = 'German'", Some("datestyle")),
         ("SELECT id, current_user FROM accounts ORDER BY id", "SET work_mem = '5MB'", None),
         ("SELECT id, owner FROM accounts ORDER BY id", "SELECT set_tenant('2')", None),
