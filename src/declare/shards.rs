@@ -201,28 +201,28 @@ async fn refuse_same_database(snapshot: &MapSnapshot, new: &NewShard<'_>, uuid: 
 
 /// The shard's schema as it is committed now. `own`: what has to be waited for is waited for there.
 pub(super) async fn read_schema(control: &Control, shard: &Shard, own: &mut ShardConnection) -> Result<Catalog, PgError> {
-    match on_primary(own.pledge.as_ref(), &own.name, Box::pin(read_kept(control, shard))).await? {
-        Some(catalog) => Ok(catalog),
-        None => read_catalog(own).await,
+    match Box::pin(on_primary(own.pledge.as_ref(), &own.name, read_kept(control, shard))).await? {
+        Some(catalog) => Ok(*catalog),
+        None => Box::pin(read_catalog(own)).await,
     }
 }
 
 /// The same, by a connection that is opened where it is needed.
 pub(super) async fn read_committed(control: &Control, shard: &Shard) -> Result<Catalog, PgError> {
     if let Some(catalog) = Box::pin(read_kept(control, shard)).await {
-        return Ok(catalog);
+        return Ok(*catalog);
     }
     let mut connection = control.open(shard).await?;
-    let catalog = read_catalog(&mut connection).await?;
+    let catalog = Box::pin(read_catalog(&mut connection)).await?;
     connection.close().await;
     Ok(catalog)
 }
 
 /// By the connection that is kept. `None`: others read, or hold what would be read, or it cannot be reached.
-async fn read_kept(control: &Control, shard: &Shard) -> Option<Catalog> {
+async fn read_kept(control: &Control, shard: &Shard) -> Option<Box<Catalog>> {
     let mut reader = control.schema_readers().of(shard, READER_PATIENCE).await?;
     match reader.read(shard, OPENS_WITHIN).await {
-        Ok(catalog) => Some(catalog).filter(|catalog| catalog.held == Held::Nothing),
+        Ok(catalog) => Some(Box::new(catalog)).filter(|catalog| catalog.held == Held::Nothing),
         Err(error) => {
             tracing::debug!(%error, shard = shard.name, "its schema is read by another connection");
             None

@@ -3,8 +3,8 @@
 //! By what is written in it: what is not known to hang on its arguments alone may read a setting. What lies behind names is for the
 //! caller: views, policies, the types of columns.
 
-use pg_raw_parse::walk::{Recurse, walk_manual};
 use pg_raw_parse::Node;
+use pg_raw_parse::walk::{Recurse, walk_manual};
 
 use crate::catalog::Catalog;
 use crate::sql::parse::{parse, tree};
