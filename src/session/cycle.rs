@@ -3,7 +3,8 @@
 //! A statement that is planned by a map from before a move may reach a shard after it. The shard's gate refuses it then, or the
 //! session sees by itself that an owner has changed. Where the statement is all of its transaction, nothing was applied; and where
 //! nothing of its answer has left, the client's messages are put back and handled again, by a newer map. Everybody else gets the
-//! `40001`.
+//! `40001`. A statement that has waited for a move, and was read by another schema than there is then, is read and planned once more
+//! wherever it stands in its transaction: nothing of it was sent.
 //!
 //! ```text
 //!   messages ─► planned ─► refused because of a move ─┬─ alone, unheard ─► wait for another map ─► the messages once more
@@ -42,7 +43,9 @@ pub(super) struct Cycle {
     is_for_good: bool,
     /// It has failed since a partition has moved, or is about to.
     move_met: Option<MoveMet>,
-    /// How often its messages have been put back.
+    /// Nothing of the statement that fails next was sent, and it was read by a schema from before.
+    is_unsent: bool,
+    /// How often its messages have been put back, or its statement planned again.
     repeats: usize,
 }
 
@@ -80,6 +83,21 @@ impl Cycle {
         if !name.is_empty() {
             self.names.push(name.clone());
         }
+    }
+
+    pub fn note_unsent(&mut self) {
+        self.is_unsent = true;
+    }
+
+    /// Is the statement to be planned again, as nothing of it was sent?
+    #[inline]
+    pub fn plans_again(&mut self, run: &Result<(), Failure>) -> bool {
+        if !std::mem::take(&mut self.is_unsent) || run.is_ok() || self.repeats >= REPEATS_MAX {
+            return false;
+        }
+        self.repeats += 1;
+        self.statements = self.statements.saturating_sub(1);
+        true
     }
 
     /// Of the error that comes last.

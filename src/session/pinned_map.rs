@@ -127,6 +127,9 @@ impl Session {
             }
             _ => {
                 self.transaction.pinned_map.unpin();
+                if !self.staging.is_under_way {
+                    self.cycle.note_unsent();
+                }
                 Err(sharding_has_changed().into())
             }
         }

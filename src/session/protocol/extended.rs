@@ -279,6 +279,15 @@ impl Session {
     }
 
     async fn on_bind(&mut self, body: &[u8]) -> Result<(), Failure> {
+        loop {
+            let bound = self.bind_once(body).await;
+            if !self.cycle.plans_again(&bound) {
+                return bound;
+            }
+        }
+    }
+
+    async fn bind_once(&mut self, body: &[u8]) -> Result<(), Failure> {
         let bind = wire::bind(body)?;
         let statement = self.current_statement(bind.statement).await?;
         self.run_prepared(&statement);

@@ -93,6 +93,15 @@ impl Session {
     }
 
     async fn run_text(&mut self, text: &str) -> Result<(), Failure> {
+        loop {
+            let run = self.run_text_once(text).await;
+            if !self.cycle.plans_again(&run) {
+                return run;
+            }
+        }
+    }
+
+    async fn run_text_once(&mut self, text: &str) -> Result<(), Failure> {
         self.refresh_context_for(text).await?;
         let asked = match self.may_be_asked_by_dump(text) {
             true => Box::pin(self.asked_by_dump(text)).await?,
@@ -266,7 +275,13 @@ impl Session {
         for range in read.analyzed.ranges(text) {
             self.running.characters_before += text.get(end..range.start).map_or(0, |before| before.chars().count());
             end = range.start;
-            let run = self.run_one_of_several(text.get(range).unwrap_or_default()).await;
+            let alone = text.get(range).unwrap_or_default();
+            let run = loop {
+                let run = self.run_one_of_several(alone).await;
+                if !self.cycle.plans_again(&run) {
+                    break run;
+                }
+            };
             if let Err(failure) = run.map_err(|failure| self.in_whole_text(failure)) {
                 self.running.characters_before = 0;
                 if self.batch.is_implicit {

@@ -21,6 +21,8 @@ pub struct Moving {
     partitions: Vec<i32>,
     /// Ids of `accounts` of each of the partitions.
     ids: Vec<Vec<i64>>,
+    /// What statements are read by changes with each new owner.
+    changes_tables: bool,
 }
 
 impl Moving {
@@ -40,9 +42,13 @@ impl Moving {
         for shard in 0..shards {
             direct.push(stage.cluster.connect_shard(shard).await);
         }
-        let moving = Self { stage, map, shards: direct, owner: Cell::new(0), partitions, ids };
+        let moving = Self { stage, map, shards: direct, owner: Cell::new(0), partitions, ids, changes_tables: false };
         assert_eq!(moving.ids.len(), 2, "two partitions with rows");
         moving
+    }
+
+    pub fn with_changed_tables(self) -> Self {
+        Self { changes_tables: true, ..self }
     }
 
     /// The `nth` id of the `place`th partition of the set.
@@ -189,9 +195,11 @@ impl Moving {
 
     async fn change(&self, set: &str) -> i64 {
         let partitions = self.partitions.iter().map(i32::to_string).collect::<Vec<_>>().join(", ");
+        let changes_tables = self.changes_tables && set.contains("shard_id");
+        let tables = if changes_tables { "UPDATE shardgate_map.shard SET region = coalesce(region, '') || 'r'" } else { "" };
         let script = format!(
             "BEGIN; SELECT shardgate_map.lock_map(); SELECT shardgate_map.begin_change('test', 'by hand', '{{}}');
-             UPDATE shardgate_map.partition SET {set} WHERE partition_id IN ({partitions}); COMMIT"
+             UPDATE shardgate_map.partition SET {set} WHERE partition_id IN ({partitions}); {tables}; COMMIT"
         );
         self.map.batch_execute(&script).await.expect("a change of the map");
         self.epoch().await

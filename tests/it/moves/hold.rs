@@ -85,7 +85,16 @@ enum Way {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_way_to_a_held_partition_waits_and_leads_to_its_owner() {
-    let moving = Moving::start(2, &[]).await;
+    every_way_leads_to_the_owner(Moving::start(2, &[]).await).await;
+}
+
+/// Whether it stands alone or in a transaction: nothing of it was sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_way_to_a_held_partition_is_planned_anew_where_the_schema_changes_meanwhile() {
+    every_way_leads_to_the_owner(Moving::start(2, &[]).await.with_changed_tables()).await;
+}
+
+async fn every_way_leads_to_the_owner(moving: Moving) {
     for (place, (text, way, answer)) in WAYS.iter().enumerate() {
         let balance = 1000 + i32::try_from(place).expect("few");
         let text = moving.fill_in(text).replace("{b}", &balance.to_string());
