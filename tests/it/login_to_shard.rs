@@ -14,7 +14,7 @@ use shardgate::net::{ConnectError, ShardEndpoint, ShardStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::support::{Certificates, Doorman, connect, psql_output};
+use crate::support::{Certificates, Doorman, connect, psql_output, server_directory};
 
 /// A server that wants a password by the user's name: `md5_user`, `clear_user`, `scram_user`; with TLS where certificates are given.
 async fn server(certificates: Option<&Certificates>) -> Server {
@@ -29,7 +29,7 @@ async fn server(certificates: Option<&Certificates>) -> Server {
     let hba = [("md5_user", "md5"), ("clear_user", "password"), ("scram_user", "scram-sha-256")];
     let by_certificate = certificates.map(|_| "hostssl all certuser 127.0.0.1/32 cert".to_owned());
     let options = ServerOptions {
-        dir: tempfile::Builder::new().prefix("shardgate-test-").tempdir().expect("a directory").keep(),
+        dir: server_directory(),
         settings,
         hba: hba.iter().map(|(user, method)| format!("host all {user} 127.0.0.1/32 {method}")).chain(by_certificate).collect(),
         template_cache: Some(std::env::temp_dir().join("shardgate-postgresql-templates")),

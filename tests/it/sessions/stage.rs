@@ -41,11 +41,12 @@ impl Stage {
         for statement in SCHEMA {
             succeed(&mut client, statement).await;
         }
+        let rows: Vec<String> = (1..=90).map(|id| format!("({id}, 'o{id}', 100)")).collect();
+        succeed(&mut client, &format!("INSERT INTO accounts VALUES {}", rows.join(", "))).await;
         let mut keys = BTreeMap::<String, Vec<i64>>::new();
-        for id in 1..=90 {
-            succeed(&mut client, &format!("INSERT INTO accounts VALUES ({id}, 'o{id}', 100)")).await;
-            let shard = client.row(&format!("SELECT * FROM shardgate.locate('accounts', '{id}')")).await.swap_remove(1);
-            keys.entry(shard).or_default().push(id);
+        for shard in 0..cluster.shard_count() {
+            let found = cluster.connect_shard(shard).await.query("SELECT id FROM accounts ORDER BY id", &[]).await.expect("ids");
+            keys.insert(format!("shard{shard}"), found.iter().map(|row| row.get(0)).collect());
         }
         Self { cluster, proxy, keys }
     }

@@ -24,7 +24,7 @@ mod wire_client;
 
 pub use cable::{Cable, Lie};
 pub use certificates::{Certificates, KeyFiles};
-pub use cluster::{Cluster, Text, connect};
+pub use cluster::{Cluster, Text, connect, server_directory};
 pub use doorman::Doorman;
 pub use frozen::Frozen;
 pub use machines::{Machine, on_machines};
