@@ -234,5 +234,10 @@ fn failed(shard: &Shard, error: &dyn std::error::Error) -> PgError {
 
 fn unreadable(shard: &Shard) -> PgError {
     let kind = if shard.is_home { "the home shard" } else { "shard" };
-    PgError::new(SqlState::CANNOT_CONNECT_NOW, format!("the schema of {kind} \"{}\" cannot be read", shard.name))
+    PgError::new(SqlState::CANNOT_CONNECT_NOW, format!("the schema of {kind} \"{}\" cannot be read", shard.name)).with_hint(
+        format!(
+            "If its address or password has changed: SELECT shardgate.alter_shard('{}', url => 'postgres://…').",
+            shard.name.replace('\'', "''")
+        ),
+    )
 }

@@ -20,7 +20,7 @@ use crate::plan::{self, Gathering, Plan, TransactionScope};
 use crate::routing::{Inputs, Reach};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
 use crate::shard_key::KeyType;
-use crate::shardmap::{MapSnapshot, Shard, ShardId, ShardState, Strategy};
+use crate::shardmap::{MapInUse, MapSnapshot, Shard, ShardId, ShardState, Strategy};
 use crate::sql::analysis::{Analysis, Command, Effect, Isolation, Part, Scope, SessionCall};
 use crate::sql::copies_locked::{CopiesLock, lock_before_write};
 use crate::sql::rewrite::clock;
@@ -64,6 +64,16 @@ impl Session {
             Box::pin(self.wait_for_catalog()).await?;
             map = self.gateway.map.in_use();
         }
+        self.settle_on(map);
+        Ok(())
+    }
+
+    /// By the schema that is known, if any, whatever has become of it: what the text means does not hang on it.
+    pub(super) fn keep_known_context(&mut self) {
+        self.settle_on(self.gateway.map.in_use());
+    }
+
+    fn settle_on(&mut self, map: Arc<MapInUse>) {
         self.keep_own_defaults();
         let catalog = match self.own_catalog() {
             Some(own) => Guard::from_inner(Arc::clone(own)),
@@ -78,7 +88,7 @@ impl Session {
         if is_current {
             self.transaction.pinned_map.pin(|| map);
             self.settle_context();
-            return Ok(());
+            return;
         }
         self.reading.settled = None;
         self.pools.clear();
@@ -99,7 +109,6 @@ impl Session {
         self.context = self.gateway.context(key, &catalog, map.snapshot());
         self.transaction.pinned_map.pin(|| map);
         self.reading.search_path_text = search_path_text;
-        Ok(())
     }
 
     /// Was the context made for this schema and these tables?

@@ -27,6 +27,7 @@ use crate::session::{Failure, Session};
 use crate::shardmap::{AWAITED_FOR, MapSnapshot, Silent, TableName};
 use crate::sql::analysis::DistributedRename;
 use crate::sql::ddl::redefined::Redefined;
+use crate::sql::utility::shardgate_call::alters_shard;
 
 impl Session {
     /// Before the change, which was announced, does anything on a shard.
@@ -117,7 +118,14 @@ impl Session {
         loop {
             let mut is_redefined = !self.gateway.map.load().redefinitions.is_empty();
             if !is_redefined {
-                self.refresh_context().await?;
+                match self.refresh_context().await {
+                    // It may be what lets the home shard be read again.
+                    Err(Failure::Error(_)) if alters_shard(text) => {
+                        self.keep_known_context();
+                        return Ok(());
+                    }
+                    refreshed => refreshed?,
+                }
                 // By now there may be one.
                 is_redefined = self.transaction.pinned_map.get().is_some_and(|map| !map.redefinitions.is_empty());
             }

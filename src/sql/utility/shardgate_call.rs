@@ -11,7 +11,7 @@ use pg_raw_parse::{Node, nodes};
 use crate::catalog::{Catalog, Function, Oid, References, RelationKind, quoted_literal, shown_name};
 use crate::error::{PgError, SqlState};
 use crate::sql::analysis::{ArgumentValue, CallArgument, ProxyRows, ShardgateCall};
-use crate::sql::parse::tree;
+use crate::sql::parse::{self, tree};
 
 /// The schema that belongs to the proxy.
 pub const SCHEMA: &str = "shardgate";
@@ -167,6 +167,23 @@ pub fn select(statement: &nodes::SelectStmt, naming: &Naming<'_>) -> Option<Resu
             is_star(target.val()).then(|| call(function, name, true, alias))
         }
         _ => None,
+    }
+}
+
+/// Is the text one call of `shardgate.alter_shard`, by its full name? It means the same whatever the database's schema is.
+pub fn alters_shard(text: &str) -> bool {
+    // Few texts are read for it.
+    if !text.contains("alter_shard") {
+        return false;
+    }
+    let Ok(parsed) = parse::parse(text) else { return false };
+    let naming = Naming { is_schema_searched: false, is_user_function: &|_| false };
+    let mut statements = parsed.iter().map(|raw| raw.stmt());
+    match (statements.next(), statements.next()) {
+        (Some(Node::SelectStmt(only)), None) => {
+            matches!(select(only, &naming), Some(Ok(call)) if call.function == "alter_shard")
+        }
+        _ => false,
     }
 }
 

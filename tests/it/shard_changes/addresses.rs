@@ -114,6 +114,42 @@ async fn by_a_file(stage: &Stage, second: &Proxy, admin: &mut WireClient) {
     all_are_answered(crowd(stage, second)).await;
 }
 
+/// It has never read the schema, and nobody else may be there to tell the map.
+#[tokio::test]
+async fn a_proxy_that_cannot_reach_the_home_shard_is_told_its_new_url() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let url = stage.cluster.shard_url(0);
+    let map = stage.cluster.connect_map().await;
+    let wrong = "BEGIN; SELECT shardgate_map.lock_map(); SELECT shardgate_map.begin_change('test', 'by hand', '{}');
+         UPDATE shardgate_map.shard SET url = 'postgres://postgres@127.0.0.1:1/shard0' WHERE is_home; COMMIT";
+    for has_parameters in [false, true] {
+        map.batch_execute(wrong).await.expect("a wrong url");
+        let late = Proxy::start(&stage.cluster, ProxyOptions::default());
+        let mut admin = WireClient::connect(late.address()).await;
+        let said = told(&mut admin, "SELECT count(*) FROM accounts").await;
+        assert!(said.starts_with("57P03 | the schema of the home shard \"shard0\" cannot be read | "), "{said}");
+        assert!(said.ends_with("SELECT shardgate.alter_shard('shard0', url => 'postgres://…')."), "{said}");
+        // Only by itself, where nothing else could mean something.
+        for text in
+            ["SELECT shardgate.alter_shard('shard0', region => 'x'), 1", "SELECT 'alter_shard'", "SELECT shardgate.alter_shard"]
+        {
+            let said = told(&mut admin, text).await;
+            assert!(said.starts_with("57P03 | the schema of the home shard"), "{text}: {said}");
+        }
+        let said =
+            told(&mut admin, "SELECT shardgate.alter_shard('shard0', url => 'postgres://postgres@127.0.0.1:1/shard0')").await;
+        assert!(!said.contains("the schema of the home shard"), "{said}");
+        if has_parameters {
+            let call = "SELECT shardgate.alter_shard('shard0', url => $1)";
+            let said = admin.parse("", call).bind("", "", &[url.as_str()]).execute("", 0).sync().transcript().await;
+            assert!(said.ends_with("C(SELECT 1) Z(I)"), "{said}");
+        } else {
+            succeed(&mut admin, &format!("SELECT shardgate.alter_shard('shard0', url => '{url}')")).await;
+        }
+        assert_eq!(admin.value("SELECT count(*) FROM accounts").await, "90");
+    }
+}
+
 /// The wait for the other password begins when the one before is refused, however long a session has waited for a connection before.
 async fn after_its_turn(stage: &Stage, admin: &mut WireClient) {
     let patience = Duration::from_secs(2);
