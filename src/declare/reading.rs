@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Caller;
-use crate::catalog::{Catalog, Relation};
+use crate::catalog::{Catalog, ClosureCache, Column, Numbering, Oid, Relation, quoted_literal, shown_name};
 use crate::shard_key::{KeyColumn, KeyType};
 use crate::shardmap::{Group, GroupId, MapSnapshot, Partition, PartitionId, PartitionState, ShardId, Strategy, Table, TableKind};
 use crate::sql::Context;
@@ -12,7 +12,7 @@ use crate::sql::Context;
 /// By this map.
 pub(super) fn under(catalog: &Arc<Catalog>, map: MapSnapshot, search_path: &[String]) -> Context {
     Context {
-        catalog: Arc::clone(catalog),
+        catalog: numbered_by_cluster(catalog, &map),
         map: Arc::new(map),
         search_path: search_path.to_vec(),
         temporary_tables: Vec::new(),
@@ -20,6 +20,35 @@ pub(super) fn under(catalog: &Arc<Catalog>, map: MapSnapshot, search_path: &[Str
         id: 0,
         user: String::new(),
     }
+}
+
+/// A declaration makes sequences of the whole cluster out of the columns' own: each shard may number its rows then.
+fn numbered_by_cluster(catalog: &Arc<Catalog>, map: &MapSnapshot) -> Arc<Catalog> {
+    let own = |column: &Column| matches!(column.numbering(), Some(Numbering::Local(_) | Numbering::Identity));
+    let declared = map.tables.keys().filter_map(|name| catalog.relations.get(catalog.relation_names.get(name)?));
+    let numbered: Vec<Oid> = declared
+        .flat_map(|relation| catalog.family(relation))
+        .filter(|relation| relation.columns.iter().any(own))
+        .map(|relation| relation.oid)
+        .collect();
+    if numbered.is_empty() {
+        return Arc::clone(catalog);
+    }
+    let mut later = Catalog { closures: ClosureCache::default(), ..Catalog::clone(catalog) };
+    for oid in numbered {
+        let Some(relation) = later.relations.get_mut(&oid) else { continue };
+        let (schema, table) = (relation.schema.clone(), relation.name.clone());
+        for column in relation.columns.iter_mut().filter(|column| own(column)) {
+            let sequence = match column.numbering() {
+                Some(Numbering::Local((schema, name))) => shown_name(&schema, &name),
+                // As PostgreSQL names it.
+                _ => shown_name(&schema, &format!("{table}_{}_seq", column.name)),
+            };
+            column.default = Some(format!("shardgate.next_id({}::regclass)", quoted_literal(&sequence).trim_start()));
+            column.identity = None;
+        }
+    }
+    Arc::new(later)
 }
 
 /// The map with these tables sharded in this group; `None`: in a group of their own.
@@ -52,4 +81,4 @@ pub(super) fn path_of(caller: &Caller) -> Vec<String> {
 }
 
 /// No group of the map has this number.
-const NEW_GROUP: GroupId = GroupId(i32::MAX);
+pub(super) const NEW_GROUP: GroupId = GroupId(i32::MAX);

@@ -184,6 +184,19 @@ async fn triggers_that_touch_rows_of_the_same_key_are_no_obstacle() {
     d.call_named("distribute_table", &[("", "\"By n\""), ("", "id"), ("colocate_with", "log")]).await.expect("declared");
 }
 
+/// What numbers the rows there is a sequence of the whole cluster once the tables are declared.
+#[tokio::test]
+async fn triggers_may_write_tables_with_numbers_that_are_declared_by_the_same_call() {
+    let d = Declarer::with_schema(
+        2,
+        "CREATE TABLE log (id int NOT NULL, place bigint GENERATED ALWAYS AS IDENTITY, no serial); CREATE TABLE t (id int PRIMARY KEY);
+         CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log (id) VALUES (NEW.id); RETURN NULL; END $$;
+         CREATE TRIGGER note AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION note();",
+    )
+    .await;
+    d.call("distribute_tables", &[r#"{"t": "id", "log": "id"}"#]).await.expect("both at once");
+}
+
 #[tokio::test]
 async fn a_reference_table_may_not_refer_to_home_tables() {
     let d = Declarer::with_schema(
