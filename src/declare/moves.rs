@@ -49,6 +49,8 @@ pub struct Started {
     pub target: String,
     pub partitions: usize,
     pub bytes: u64,
+    /// As the statistics of the shards have it.
+    pub rows: Option<u64>,
     pub expected_seconds: Option<f64>,
 }
 
@@ -143,6 +145,7 @@ pub(super) fn row(started: Started) -> Vec<Option<String>> {
         Some(started.source),
         Some(started.target),
         Some(started.partitions.to_string()),
+        started.rows.map(|rows| rows.to_string()),
         Some(started.bytes.to_string()),
         started.expected_seconds.map(|seconds| seconds.to_string()),
     ]

@@ -281,6 +281,7 @@ impl Function {
                 ("source".to_owned(), oid::TEXT),
                 ("target".to_owned(), oid::TEXT),
                 ("partitions".to_owned(), oid::INT4),
+                ("rows".to_owned(), oid::INT8),
                 ("bytes".to_owned(), oid::INT8),
                 ("expected_seconds".to_owned(), oid::FLOAT8),
             ],

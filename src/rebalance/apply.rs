@@ -149,6 +149,7 @@ mod tests {
             source: source.to_owned(),
             target: target.to_owned(),
             bytes: 0,
+            rows: None,
             expected_seconds: None,
             expected_pause_ms: None,
         };

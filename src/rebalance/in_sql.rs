@@ -18,6 +18,7 @@ pub struct PlannedInSql {
     pub partitions: usize,
     /// Of its tables with their indexes, as far as they are known.
     pub bytes: u64,
+    pub rows: Option<u64>,
     /// As moves of this cluster took until now, where there was one like it.
     pub expected_seconds: Option<f64>,
 }
@@ -54,6 +55,7 @@ fn shown(planned: PlannedMove, id: Option<MoveId>) -> PlannedInSql {
         source: planned.source,
         target: planned.target,
         bytes: planned.bytes,
+        rows: planned.rows,
         expected_seconds: planned.expected_seconds,
     }
 }

@@ -39,6 +39,8 @@ pub struct PlannedPartition {
     pub group: i32,
     pub shard: String,
     pub bytes: u64,
+    /// As the shard's statistics have it. `None`: there are none.
+    pub rows: Option<u64>,
     /// By what is to be evened out.
     pub cost: u64,
     /// Of a hash partition, where its cost is spread over its hashes: it can be cut.
@@ -92,6 +94,9 @@ pub struct PlannedMove {
     pub source: String,
     pub target: String,
     pub bytes: u64,
+    /// `None`: not known of all of its partitions.
+    #[serde(default)]
+    pub rows: Option<u64>,
     /// As moves of this cluster took until now. `None`: there was none like it.
     #[serde(default)]
     pub expected_seconds: Option<f64>,
@@ -156,6 +161,10 @@ fn pools(shards: &[PlannedShard]) -> Vec<Pool> {
     pools
 }
 
+fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.zip(other).map(|(one, other)| one.saturating_add(other))
+}
+
 /// A partition, or a part of one.
 #[derive(Clone, Debug)]
 struct Piece {
@@ -164,6 +173,7 @@ struct Piece {
     hashes: Option<HashSlice>,
     cost: u64,
     bytes: u64,
+    rows: Option<u64>,
     /// Where it lies so far.
     shard: usize,
 }
@@ -189,6 +199,7 @@ impl<'s> Spread<'s> {
             hashes: known.hashes,
             cost: known.cost,
             bytes: known.bytes,
+            rows: known.rows,
             shard: *shard,
         };
         let pieces: Vec<Piece> = original.iter().zip(&homes).enumerate().map(piece).collect();
@@ -291,11 +302,13 @@ impl<'s> Spread<'s> {
         if at <= hashes.start || at >= hashes.end {
             return None;
         }
-        let bytes = u64::try_from(part(u128::from(piece.bytes))).unwrap_or(u64::MAX);
-        let upper = Piece { hashes: Some(HashSlice { start: at, ..hashes }), cost: wanted, bytes, ..piece.clone() };
+        let part_of = |whole: u64| u64::try_from(part(u128::from(whole))).unwrap_or(u64::MAX);
+        let (bytes, rows) = (part_of(piece.bytes), piece.rows.map(part_of));
+        let upper = Piece { hashes: Some(HashSlice { start: at, ..hashes }), cost: wanted, bytes, rows, ..piece.clone() };
         piece.hashes = Some(HashSlice { end: at, ..hashes });
         piece.cost -= wanted;
         piece.bytes -= bytes;
+        piece.rows = piece.rows.zip(rows).map(|(whole, upper)| whole.saturating_sub(upper));
         self.pieces.push(upper);
         Some(self.pieces.len() - 1)
     }
@@ -311,6 +324,7 @@ impl<'s> Spread<'s> {
                     lower.hashes = lower.hashes.zip(piece.hashes).map(|(lower, upper)| HashSlice { end: upper.end, ..lower });
                     lower.cost += piece.cost;
                     lower.bytes += piece.bytes;
+                    lower.rows = sum(lower.rows, piece.rows);
                 }
                 Some(_) | None => joined.push(piece),
             }
@@ -339,10 +353,12 @@ impl<'s> Spread<'s> {
                 source: name(source),
                 target: name(piece.shard),
                 bytes: 0,
+                rows: Some(0),
                 expected_seconds: None,
                 expected_pause_ms: None,
             });
             planned.bytes += piece.bytes;
+            planned.rows = sum(planned.rows, piece.rows);
             match begins {
                 Some(at) => planned.pieces.push(at),
                 None => planned.partitions.push(partition.id),
@@ -378,6 +394,7 @@ mod tests {
             group,
             shard: shard.to_owned(),
             bytes: *cost,
+            rows: Some(*cost),
             cost: *cost,
             hashes: None,
         };

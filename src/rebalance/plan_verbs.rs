@@ -182,6 +182,7 @@ fn make(status: &Status, map: &MapSnapshot, estimates: &Estimates, options: &Pla
                 group: partition.colocation_group,
                 shard: partition.shard.clone(),
                 bytes,
+                rows: partition.rows,
                 cost: cost(bytes, rows),
                 // By count no part of a partition is less than the whole.
                 hashes: partition.hashes.filter(|_| options.cost != Cost::Count),
@@ -227,10 +228,11 @@ fn lines(made: &Plan) -> String {
         let partitions = planned.partitions.iter().map(ToString::to_string);
         let pieces = planned.pieces.iter().map(|at| format!("the piece from {at}"));
         text.push_str(&format!(
-            "  {} -> {}  {}{}  {} partitions of group {}: {}\n",
+            "  {} -> {}  {}{}{}  {} partitions of group {}: {}\n",
             planned.source,
             planned.target,
             units::bytes(planned.bytes),
+            planned.rows.map(|rows| format!(", about {} rows", units::count(rows))).unwrap_or_default(),
             expected(planned),
             planned.partitions.len() + planned.pieces.len(),
             planned.colocation_group,

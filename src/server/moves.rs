@@ -53,6 +53,7 @@ async fn rebalanced(map_url: String, wanted: Rebalancing) -> Result<Vec<Started>
         target: planned.target,
         partitions: planned.partitions,
         bytes: planned.bytes,
+        rows: planned.rows,
         expected_seconds: planned.expected_seconds,
     };
     Ok(planned.into_iter().map(started).collect())
