@@ -187,13 +187,16 @@ impl Candidate<'_> {
                 (Some(declared), _) => found.extend(self.declared_problem(&part.name, declared)),
                 (None, Closure::Unknown(why)) => found.push(Obstacle {
                     what: format!("What {} touches cannot be proven: {why}.", part.name),
-                    remedy: "Say what its function reads and writes: SELECT shardgate.declare_function('…', reads => '{…}', writes => '{…}')."
-                        .to_owned(),
+                    remedy: self.remedy_of_unknown(part.function),
                 }),
                 (None, Closure::Known(references)) => {
                     let function = part.function.filter(|_| part.is_of_row).and_then(|oid| self.catalog.functions.get(&oid));
                     let keyed = function.map(|function| keyed_by_row(self.declared, member, function)).unwrap_or_default();
-                    let touched = references.reads.iter().map(|oid| (oid, "reads")).chain(references.writes.iter().map(|oid| (oid, "writes")));
+                    let touched = references
+                        .reads
+                        .iter()
+                        .map(|oid| (oid, "reads"))
+                        .chain(references.writes.iter().map(|oid| (oid, "writes")));
                     for (oid, verb) in touched.filter(|(oid, _)| !keyed.contains(oid)) {
                         let Some(relation) = self.catalog.relations.get(oid) else { continue };
                         found.extend(self.touch_problem(&part.name, verb, relation, &self.declaration(part.function, references)));
@@ -204,6 +207,20 @@ impl Candidate<'_> {
         found
     }
 
+    /// A rule or a policy has no function that could be declared.
+    fn remedy_of_unknown(&self, function: Option<Oid>) -> String {
+        match function.and_then(|oid| self.catalog.functions.get(&oid)) {
+            Some(function) => {
+                let name = quoted_literal(&shown_name(&function.schema, &function.name));
+                format!(
+                    "Say what its function reads and writes, without the lists that are empty: \
+                     SELECT shardgate.declare_function({name}, reads => '{{…}}', writes => '{{…}}')."
+                )
+            }
+            None => "Drop it, or leave the table on the home shard.".to_owned(),
+        }
+    }
+
     /// What is proven to be touched: reference tables may be read; the table itself and others of its group hold the rows of
     /// the same key on the same shard only when the statement inside says so, which is for the user to declare.
     fn touch_problem(&self, part: &str, verb: &str, relation: &Relation, declaration: &str) -> Option<Obstacle> {
@@ -212,7 +229,8 @@ impl Candidate<'_> {
             (Place::Reference, _) => ("the reference table", "Write it by statements of its own, which reach every copy.".to_owned()),
             (Place::Home, _) => (
                 "the home table",
-                "Distribute that table first, so that this one can be colocated with it, or make it a reference table if it is only read; else drop what touches it."
+                "Distribute that table, too, by the same key: first, or in one call (distribute_tables(), plan_tables()); or make it a reference table \
+                 if it is only read; else drop what touches it."
                     .to_owned(),
             ),
             (Place::Sharded(..), _) => (
