@@ -43,6 +43,7 @@ mod loader;
 mod lookup;
 mod merge;
 pub mod model;
+mod movable;
 mod moves;
 mod placement;
 mod primary;
@@ -72,6 +73,7 @@ pub use model::{
     Bound, ClusterSequence, DeclaredFunction, Epoch, Group, GroupId, InvalidGroup, MapSnapshot, Partition, PartitionId,
     PartitionState, Redefinition, Shard, ShardId, ShardState, Strategy, Table, TableKind, TableName,
 };
+pub use movable::{InTheWay, MovedTableFacts, MovedTableQuestion, cascading, in_the_way, named, replica_triggers, which};
 pub use moves::{
     Asked, CUTOVER_LEASE, DEFAULT_GRACE_MS, DRIVER_LEASE, Move, MoveId, MoveOptions, MoveState, PastMove, Progress, Term,
 };

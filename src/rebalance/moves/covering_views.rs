@@ -19,10 +19,9 @@ use super::preflight::Finding;
 use super::site::{Site, SiteError};
 use super::stop::Stop;
 use crate::catalog::{Catalog, quoted_literal, quoted_name};
-use crate::error::PgError;
 use crate::shardmap::{GroupId, MapSnapshot, MoveId, MoveState, Shard};
 use crate::sql::Context;
-use crate::sql::residues::{covering_name, covering_query, key_types, reading_besides_views, views_to_cover};
+use crate::sql::residues::{covering_name, covering_query, key_types, reading_besides_views, uncovered, views_to_cover};
 
 /// The views of a group that need one, by the home shard's schema.
 struct Views {
@@ -64,7 +63,10 @@ impl Views {
 async fn query_of(view: &str, site: &mut Site, context: &Context) -> Result<Result<String, Finding>, SiteError> {
     let definition = format!("SELECT pg_catalog.pg_get_viewdef(pg_catalog.to_regclass({}))", quoted_literal(view));
     Ok(match site.value::<Option<String>>(&definition).await? {
-        Some(definition) => covering_query(&definition, context).map_err(|error| uncovered(view, &error)),
+        Some(definition) => covering_query(&definition, context).map_err(|error| {
+            let (what, remedy) = uncovered(view, &error);
+            Finding { what, remedy }
+        }),
         None => Err(Finding {
             what: format!("view {view} is not on shard \"{}\"", site.name),
             remedy: "shardgate check shows the differences; make the schemas alike".to_owned(),
@@ -90,21 +92,9 @@ fn named(context: &Context, group: GroupId) -> Vec<(String, String)> {
     views.map(|view| (quoted_name(&view.schema, &view.name), covering_name(&view.schema, &view.name))).collect()
 }
 
-fn uncovered(view: &str, error: &PgError) -> Finding {
-    let why = error.detail.clone().unwrap_or_else(|| error.message.clone());
-    Finding {
-        what: format!("rows that are being moved cannot be left out of view {view}: {why}"),
-        remedy: "Drop the view for the time of the move, or write its query in another form".to_owned(),
-    }
-}
-
 fn besides_views(context: &Context, group: GroupId) -> Vec<Finding> {
     let readers = reading_besides_views(context, group).into_iter();
-    let finding = |reader| Finding {
-        what: format!("{reader} reads tables of the move, copies included"),
-        remedy: "Drop it for the time of the move".to_owned(),
-    };
-    readers.map(finding).collect()
+    readers.map(|(what, remedy)| Finding { what, remedy }).collect()
 }
 
 /// What the home shard's schema says against moves of the group.

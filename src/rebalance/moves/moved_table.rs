@@ -8,7 +8,7 @@ use sqlx::FromRow;
 
 use super::key_set::{KeySet, NoCondition};
 use super::site::{Site, SiteError};
-use crate::catalog::{quoted_identifier, quoted_literal, quoted_name};
+use crate::catalog::{quoted_literal, quoted_name};
 use crate::shard_key::KeyColumn;
 use crate::shardmap::{Group, GroupId, MapSnapshot, TableKind};
 
@@ -98,11 +98,6 @@ impl MovedTable {
         );
         let mut columns = site.rows::<Columns>(&sql).await?;
         Ok(columns.pop().unwrap_or(Columns { all: Vec::new(), primary_key: Vec::new() }))
-    }
-
-    /// The key's columns, quoted, as a list.
-    pub(super) fn key_columns(&self) -> Vec<String> {
-        self.key.iter().map(|key| quoted_identifier(&key.column)).collect()
     }
 }
 

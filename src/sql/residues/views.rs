@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::condition::is_excludable;
 use super::{exclude, uncoverable};
-use crate::catalog::{Catalog, DependencyTarget, DependentKind, Oid, Relation, RelationKind, hex, quoted_name};
+use crate::catalog::{Catalog, DependencyTarget, DependentKind, Oid, Relation, RelationKind, hex, quoted_name, shown_name};
 use crate::error::PgError;
 use crate::shardmap::{GroupId, MapSnapshot, TableKind};
 use crate::sql::context::Context;
@@ -54,8 +54,8 @@ fn add_with_read<'c>(context: &'c Context, groups: &[GroupId], view: &'c Relatio
     found.push(view);
 }
 
-/// What reads rows of the group by a query of its own and is no view: materialized views, rules of tables. In words.
-pub fn reading_besides_views(context: &Context, group: GroupId) -> Vec<String> {
+/// What reads rows of the group by a query of its own and is no view, materialized views and rules of tables, each with what to do.
+pub fn reading_besides_views(context: &Context, group: GroupId) -> Vec<(String, String)> {
     let catalog = &context.catalog;
     let reads = |relation: &Relation| {
         let dependencies = catalog.relation_dependencies.get(&relation.oid).into_iter().flatten();
@@ -67,17 +67,46 @@ pub fn reading_besides_views(context: &Context, group: GroupId) -> Vec<String> {
             DependencyTarget::Relation(_) | DependencyTarget::Function(_) => false,
         })
     };
-    let mut found: Vec<String> = catalog
+    let mut found: Vec<(String, String)> = catalog
         .relations
         .values()
         .filter(|relation| relation.kind != RelationKind::View && reads(relation))
-        .map(|relation| match relation.kind {
-            RelationKind::MaterializedView => format!("materialized view {}.{}", relation.schema, relation.name),
-            kind => format!("a rule of {} {}.{}", kind.word(), relation.schema, relation.name),
+        .map(|relation| {
+            let (reader, remedy) = match relation.kind {
+                RelationKind::MaterializedView => ("materialized view".to_owned(), remedy_of_materialized(catalog, relation)),
+                kind => (format!("a rule of {}", kind.word()), "Drop it for the time of the move".to_owned()),
+            };
+            let name = shown_name(&relation.schema, &relation.name);
+            (format!("{reader} {name} reads tables of the move, copies included"), remedy)
         })
         .collect();
     found.sort();
     found
+}
+
+/// What a materialized view may be instead: its rows are those of its query `was`, and are to be those of `query`.
+pub fn as_table(catalog: &Catalog, view: &Relation, was: &str, query: &str) -> String {
+    let parts = catalog.definitions.of(&view.whole());
+    let indexes: String = parts.iter().filter(|(_, kind, _)| *kind == "index").map(|(.., text)| format!(" {text};")).collect();
+    let view = quoted_name(&view.schema, &view.name);
+    format!(
+        "A table may hold its rows, with the privileges that you give it: DROP MATERIALIZED VIEW {view}; CREATE TABLE {view} AS {was};{indexes} \
+         And in place of REFRESH: BEGIN; DELETE FROM {view}; INSERT INTO {view} {query}; COMMIT;"
+    )
+}
+
+fn remedy_of_materialized(catalog: &Catalog, view: &Relation) -> String {
+    match view.view_definition.as_deref().map(|text| text.trim().trim_end_matches(';')) {
+        Some(query) => as_table(catalog, view, query, query),
+        None => "Drop it for the time of the move".to_owned(),
+    }
+}
+
+/// A view whose query cannot be covered.
+pub fn uncovered(view: &str, error: &PgError) -> (String, String) {
+    let why = error.detail.clone().unwrap_or_else(|| error.message.clone());
+    let remedy = "Drop the view for the time of the move, or write its query in another form";
+    (format!("rows that are being moved cannot be left out of view {view}: {why}"), remedy.to_owned())
 }
 
 /// The query of a covering view. `definition`: the view's, as PostgreSQL prints it where the search path is empty.
