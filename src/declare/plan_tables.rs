@@ -22,7 +22,8 @@ use super::{BODY_READER, Caller, Control, names, reading};
 use crate::catalog::{Catalog, Oid, Relation, RelationKind, quoted_literal, shown_name};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::KeyColumn;
-use crate::shardmap::{Group, MapSnapshot, Strategy, Table, TableKind};
+use crate::shardmap::{Group, GroupId, MapSnapshot, Strategy, Table, TableKind};
+use crate::sql::Context;
 
 mod candidates;
 mod changes;
@@ -30,11 +31,13 @@ pub(super) mod definitions;
 mod facts;
 mod foreign_keys;
 mod members;
+mod moves;
 mod rows_checked;
 mod script;
 mod statements;
 mod triggers;
 mod uniques;
+mod views;
 
 #[cfg(test)]
 mod tests;
@@ -47,6 +50,7 @@ use changes::Changes;
 use facts::Facts;
 use foreign_keys::{ForeignKeys, shown};
 use members::{Members, Wishes, in_order, key_text};
+use moves::AgainstMoves;
 use rows_checked::Question;
 use script::Kind;
 
@@ -118,6 +122,7 @@ struct Planned<'c> {
     rows: Vec<Row>,
     obstacles: Vec<Obstacle>,
     questions: Vec<Question>,
+    against_moves: AgainstMoves,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,7 +148,9 @@ impl Schema {
         let mut obstacles = members.obstacles.clone();
         obstacles.extend(changes.obstacles.iter().cloned());
         let with_references = self.check_references(&references, &mut obstacles);
-        self.check_members(&members, &later, &with_references, &mut obstacles);
+        let declared = self.check_members(&members, &later, &with_references, &mut obstacles);
+        let declared = declared.filter(|_| obstacles.is_empty());
+        let against_moves = AgainstMoves::find(&members, &changes, &later, declared.as_ref());
         let mut questions = rows_checked::questions(&members, &changes);
         if self.is_spread(&members) {
             questions.extend(rows_checked::questions_of_spread(&members));
@@ -152,7 +159,7 @@ impl Schema {
         let mut rows: Vec<Row> = references.iter().map(|relation| reference_row(relation)).collect();
         rows.extend(changes.into_rows());
         rows.extend(distribute_row(&members));
-        Planned { members, later, losses, rows, obstacles, questions }
+        Planned { members, later, losses, rows, obstacles, questions, against_moves }
     }
 
     /// Those that others of them refer to first.
@@ -205,8 +212,14 @@ impl Schema {
         map
     }
 
-    /// As `distribute_tables` will check them, by the schema that it will find.
-    fn check_members(&self, members: &Members<'_>, later: &Arc<Catalog>, map: &MapSnapshot, obstacles: &mut Vec<Obstacle>) {
+    /// As `distribute_tables` will check them, by the schema that it will find. Gives how statements are read then, and the group.
+    fn check_members(
+        &self,
+        members: &Members<'_>,
+        later: &Arc<Catalog>,
+        map: &MapSnapshot,
+        obstacles: &mut Vec<Obstacle>,
+    ) -> Option<(Context, GroupId)> {
         let group = members.group.and_then(|group| map.group(group));
         let strategy = group.map_or(Strategy::Hash, |group| group.strategy);
         let mut keyed: Vec<(&Relation, TableKey)> = Vec::new();
@@ -222,7 +235,7 @@ impl Schema {
         }
         let tables: Vec<(&Relation, &[KeyColumn])> =
             keyed.iter().map(|(relation, key)| (*relation, key.columns.as_slice())).collect();
-        let Some(types) = keyed.first().map(|(_, key)| key.types.as_slice()) else { return };
+        let types = keyed.first().map(|(_, key)| key.types.as_slice())?;
         let under = reading::with_tables(map, &tables, members.group, (strategy, types));
         let declared = reading::under(later, under, &self.path);
         let together: Vec<(Oid, &[KeyColumn])> = tables.iter().map(|(relation, key)| (relation.oid, *key)).collect();
@@ -231,6 +244,7 @@ impl Schema {
             let candidate = Candidate { catalog: later, map, relation, kind, reader: &BODY_READER, declared: &declared };
             add(obstacles, candidate.obstacles().into_iter().map(|obstacle| of_table(relation, obstacle)));
         }
+        Some((declared, members.group.unwrap_or(reading::NEW_GROUP)))
     }
 
     /// Rows that are on the home shard would not belong there.
@@ -245,7 +259,7 @@ impl Schema {
 
 impl Planned<'_> {
     fn into_draft(self) -> Draft {
-        Draft { rows: self.rows, obstacles: self.obstacles, questions: self.questions }
+        Draft { rows: self.rows, obstacles: self.obstacles, questions: self.questions, against_moves: self.against_moves }
     }
 }
 
@@ -254,6 +268,7 @@ struct Draft {
     rows: Vec<Row>,
     obstacles: Vec<Obstacle>,
     questions: Vec<Question>,
+    against_moves: AgainstMoves,
 }
 
 impl Draft {
@@ -272,6 +287,10 @@ impl Draft {
             let open = answers.open.join(" ");
             first.warning =
                 Some(format!("Not found out in time, and if it is so the transaction fails and changes nothing: {open}"));
+        }
+        if let Some(last) = self.rows.last_mut().filter(|row| row.kind == Kind::Distribute.word()) {
+            let warnings = self.against_moves.warnings(home).await?;
+            last.warning = (!warnings.is_empty()).then(|| warnings.join("\n"));
         }
         Ok(self.rows)
     }

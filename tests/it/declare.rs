@@ -11,6 +11,7 @@ use shardgate::shardmap::{MapOptions, ProxyId, ShardMap};
 
 use crate::support::Cluster;
 
+mod adoption;
 mod check;
 mod keys;
 mod obstacles;

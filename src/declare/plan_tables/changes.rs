@@ -1,7 +1,7 @@
 //! From the tables that take part to the script, and to the schema as it will be, by which the declarations are checked.
 //!
 //! ```text
-//! reference tables ─► BEGIN ─► foreign keys off ─► columns, filled ─► keys ─► foreign keys on ─► COMMIT ─► the declaration
+//! reference tables ─► BEGIN ─► foreign keys off ─► columns, filled ─► views off ─► keys ─► views, foreign keys on ─► COMMIT ─► the declaration
 //! ```
 //! The changes of the schema are one transaction, on all shards: it is made as a whole or not at all, whatever fails. They come before
 //! the declaration, which then finds foreign keys that hold the key, as it wants them.
@@ -14,6 +14,7 @@ use super::members::{Member, Members, in_order};
 use super::script::{Kind, Row};
 use super::triggers::Silenced;
 use super::uniques::{self, Rekeyed, missing, rekeyed};
+use super::views::Views;
 use crate::catalog::{Catalog, ClosureCache, Column, Oid, Relation, quoted_identifier, quoted_literal, quoted_name, type_anywhere};
 use crate::declare::checks::Obstacle;
 
@@ -25,6 +26,7 @@ pub(super) struct Changes<'m, 'c> {
     /// Of tables whose foreign key is made again, in the order of the tables.
     pub(super) remade: Vec<(&'c Relation, &'c str, Remade)>,
     dropped: Vec<(&'c Relation, &'c str, String)>,
+    views: Views<'c>,
     /// How many keys say less than before.
     weakened: usize,
     rows: Vec<Row>,
@@ -44,6 +46,7 @@ impl<'m, 'c> Changes<'m, 'c> {
             facts,
             remade: Vec::new(),
             dropped: Vec::new(),
+            views: Views::default(),
             weakened: 0,
             rows: Vec::new(),
             planned,
@@ -52,12 +55,20 @@ impl<'m, 'c> Changes<'m, 'c> {
         for relation in in_order(catalog) {
             changes.foreign_keys(relation, keys);
         }
+        changes.views = Views::find(catalog, facts, members, &changes.remade);
         changes.drop_foreign_keys();
         for member in members.list.iter().filter(|member| !member.is_declared) {
             changes.columns(member);
         }
+        changes.rows.extend(changes.views.forgotten());
         for member in members.list.iter().filter(|member| !member.is_declared) {
             changes.keys(member);
+        }
+        changes.rows.extend(changes.views.written_anew());
+        for (view, query) in changes.views.queries() {
+            if let Some(planned) = changes.planned.relations.get_mut(&view) {
+                planned.view_definition = Some(query.to_owned());
+            }
         }
         changes.add_foreign_keys();
         changes
@@ -208,6 +219,10 @@ impl<'m, 'c> Changes<'m, 'c> {
                     }
                 }
                 if uniques::is_inherited(self.catalog, relation, unique) {
+                    continue;
+                }
+                if let Some(obstacle) = self.views.others(self.catalog, self.facts, member, relation, unique) {
+                    self.obstacles.push(obstacle);
                     continue;
                 }
                 match rekeyed(self.catalog, self.facts, (self.members, member), relation, unique) {

@@ -71,6 +71,14 @@ impl ForeignKeyText {
         self
     }
 
+    /// Changes of what it refers to are not followed.
+    pub(super) fn without_following(mut self) -> Self {
+        for action in [" ON UPDATE CASCADE", " ON UPDATE SET NULL", " ON UPDATE SET DEFAULT"] {
+            self.options = self.options.replacen(action, "", 1);
+        }
+        self
+    }
+
     pub(super) fn has_match_full(&self) -> bool {
         self.options.starts_with(" MATCH FULL")
     }
@@ -202,6 +210,13 @@ mod tests {
         ] {
             assert_eq!(stored(definition, " [x]"), expected);
         }
+    }
+
+    #[test]
+    fn foreign_keys_follow_no_changes() {
+        let read =
+            ForeignKeyText::read("FOREIGN KEY (a) REFERENCES t(id) ON UPDATE SET NULL ON DELETE CASCADE", &[]).expect("read");
+        assert_eq!(read.without_following().to_string(), "FOREIGN KEY (a) REFERENCES t(id) ON DELETE CASCADE");
     }
 
     #[test]

@@ -15,10 +15,29 @@ type Named<T> = BTreeMap<(Oid, String), T>;
 pub(super) struct Facts {
     pub(super) storage: Named<Storage>,
     /// Views and functions that cannot be without a constraint.
-    pub(super) users: Named<Vec<String>>,
+    pub(super) users: Named<Vec<User>>,
+    /// Of views that have any: `security_barrier=true`.
+    pub(super) view_options: BTreeMap<Oid, String>,
     /// Of constraints.
     pub(super) comments: Named<String>,
     pub(super) sizes: BTreeMap<Oid, Size>,
+}
+
+/// What needs a constraint.
+#[derive(Clone, Debug)]
+pub(super) struct User {
+    pub(super) kind: UserKind,
+    pub(super) oid: Oid,
+    /// `view v`, `function f(integer)`.
+    pub(super) name: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UserKind {
+    View,
+    MaterializedView,
+    /// A function, or a rule.
+    Other,
 }
 
 /// What a definition does not say of a unique index.
@@ -49,8 +68,17 @@ impl Facts {
             let storage = Storage { options, tablespace, is_replica_identity, is_clustered, comment };
             facts.storage.insert((oid(relation), name), storage);
         }
-        for (relation, name, user) in rows::<(i64, String, String)>(home, USERS).await? {
-            facts.users.entry((oid(relation), name)).or_default().push(user);
+        for (view, options) in rows::<(i64, String)>(home, VIEW_OPTIONS).await? {
+            facts.view_options.insert(oid(view), options);
+        }
+        for (relation, constraint, kind, user, name) in rows::<UserRow>(home, USERS).await? {
+            let kind = match kind.as_str() {
+                "v" => UserKind::View,
+                "m" => UserKind::MaterializedView,
+                _ => UserKind::Other,
+            };
+            let user = User { kind, oid: oid(user), name };
+            facts.users.entry((oid(relation), constraint)).or_default().push(user);
         }
         for (relation, name, comment) in rows::<(i64, String, String)>(home, COMMENTS).await? {
             facts.comments.insert((oid(relation), name), comment);
@@ -60,8 +88,14 @@ impl Facts {
         }
         Ok(facts)
     }
+
+    /// What cannot be without this constraint.
+    pub(super) fn users_of(&self, relation: Oid, constraint: &str) -> &[User] {
+        self.users.get(&(relation, constraint.to_owned())).map(Vec::as_slice).unwrap_or_default()
+    }
 }
 
+type UserRow = (i64, String, String, i64, String);
 type StorageRow = (i64, String, String, String, bool, bool, Option<String>);
 
 /// Rows of one query of ours.
@@ -86,13 +120,21 @@ LEFT JOIN pg_tablespace ts ON ts.oid = ic.reltablespace
 WHERE (i.indisunique OR i.indisexclusion) AND c.relkind IN ('r', 'p')";
 
 const USERS: &str = "
-SELECT con.conrelid::int8, con.conname::text,
-       CASE WHEN r.oid IS NOT NULL THEN format('view %s', r.ev_class::regclass) ELSE format('function %s', p.oid::regprocedure) END
+SELECT con.conrelid::int8, con.conname::text, CASE WHEN r.rulename = '_RETURN' THEN v.relkind::text ELSE '' END,
+       coalesce(v.oid, p.oid)::int8,
+       CASE WHEN v.relkind = 'm' THEN format('materialized view %s', v.oid::regclass)
+            WHEN v.relkind = 'v' THEN format('view %s', v.oid::regclass)
+            WHEN v.oid IS NOT NULL THEN format('a rule of table %s', v.oid::regclass)
+            ELSE format('function %s', p.oid::regprocedure) END
 FROM pg_constraint con
 JOIN pg_depend d ON d.refclassid = 'pg_constraint'::regclass AND d.refobjid = con.oid AND d.classid IN ('pg_rewrite'::regclass, 'pg_proc'::regclass)
 LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
+LEFT JOIN pg_class v ON v.oid = r.ev_class
 LEFT JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
-WHERE con.contype IN ('p', 'u') GROUP BY 1, 2, 3 ORDER BY 1, 2, 3";
+WHERE con.contype IN ('p', 'u') GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 5";
+
+const VIEW_OPTIONS: &str =
+    "SELECT oid::int8, array_to_string(reloptions, ', ') FROM pg_class WHERE relkind = 'v' AND reloptions IS NOT NULL";
 
 const COMMENTS: &str = "
 SELECT con.conrelid::int8, con.conname::text, d.description

@@ -81,6 +81,10 @@ impl<'c> Members<'c> {
         self.list.iter().find(|member| member.relation.oid == oid)
     }
 
+    pub(super) fn catalog(&self) -> &'c Catalog {
+        self.catalog
+    }
+
     pub(super) fn relation(&self, oid: Oid) -> Option<&'c Relation> {
         self.catalog.relations.get(&oid)
     }

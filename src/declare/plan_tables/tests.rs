@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::facts::{Facts, Storage};
+use super::facts::{Facts, Storage, User, UserKind};
 use super::{Losses, Schema, wishes};
 use crate::catalog::{
     Catalog, Column, ForeignKey, ForeignKeyAction, ObjectName, Oid, Relation, RelationKind, Unique, quoted_identifier, shown_name,
@@ -114,6 +114,13 @@ impl Fixture {
         partition.parents.push(of);
         (partition.columns, partition.uniques, partition.foreign_keys) = (columns, uniques, foreign_keys);
         made
+    }
+
+    fn view(&mut self, name: &str, kind: RelationKind, query: &str, columns: &[&str]) -> Oid {
+        let view = self.table("public", name, columns);
+        let made = self.catalog.relations.get_mut(&view).expect("declared");
+        (made.kind, made.view_definition) = (kind, Some(query.to_owned()));
+        view
     }
 
     fn define(&mut self, table: Oid, part: &'static str, name: &str, text: &str) {
@@ -400,12 +407,42 @@ fn names_with_capitals_and_quotes_stay_themselves() {
 
 /// With the key in it, a primary key determines nothing by its old columns alone.
 #[test]
-fn a_view_that_groups_by_a_primary_key_has_to_be_written_anew() {
+fn what_groups_by_a_primary_key_has_to_be_written_anew() {
     let mut fixture = Fixture::default();
     let tenants = fixture.tenants();
     let tasks = fixture.of_tenant(tenants, "tasks", &["title text"]);
-    fixture.facts.users.insert((tasks, "tasks_pkey".to_owned()), vec!["view grouped".to_owned()]);
-    let (text, _) = fixture.plan("{\"tenants\": \"id\", \"tasks\": \"tenant\"}");
-    let expected = "is needed by view grouped. Drop these first, and create them again at the end, with \"tenant\" beside \"id\" in their GROUP BY";
+    let keys = "{\"tenants\": \"id\", \"tasks\": \"tenant\"}";
+    let user = |kind, oid, name: &str| User { kind, oid, name: name.to_owned() };
+    let query = " SELECT id,\n    title\n   FROM public.tasks\n  GROUP BY id;";
+    let key = (tasks, "tasks_pkey".to_owned());
+    fixture.facts.users.insert(key.clone(), vec![user(UserKind::Other, 7, "function grouped()")]);
+    let (text, _) = fixture.plan(keys);
+    let expected = "is needed by function grouped(). Drop these first, and create them again at the end, with \"tenant\" beside \"id\" in their GROUP BY";
     assert!(text.contains(expected), "{text}");
+
+    let stored = fixture.view("stored", RelationKind::MaterializedView, query, &["id int8!", "title text"]);
+    fixture.facts.users.insert(key.clone(), vec![user(UserKind::MaterializedView, stored, "materialized view stored")]);
+    let (text, _) = fixture.plan(keys);
+    let expected = "DROP MATERIALIZED VIEW \"public\".\"stored\"; CREATE TABLE \"public\".\"stored\" AS SELECT id,\n    title\n   FROM public.tasks\n  GROUP BY id;";
+    assert!(text.contains(expected), "{text}");
+
+    let grouped = fixture.view("grouped", RelationKind::View, query, &["id int8!", "title text"]);
+    fixture.facts.users.insert(key, vec![user(UserKind::View, grouped, "view grouped")]);
+    fixture.facts.view_options.insert(grouped, "security_barrier=true".to_owned());
+    let (text, _) = fixture.plan(keys);
+    assert_lines(
+        &text,
+        &[
+            "transaction: BEGIN;",
+            r#"views: CREATE OR REPLACE VIEW "public"."grouped" WITH (security_barrier=true) AS SELECT NULL::bigint AS "id", NULL::pg_catalog.text AS "title";"#,
+            r#"keys: ALTER TABLE "public"."tasks" DROP CONSTRAINT "tasks_pkey", ADD CONSTRAINT "tasks_pkey" PRIMARY KEY (id, "tenant");"#,
+            r#"! "id" is unique within the same "tenant" only, not in the whole table any more; ON CONFLICT has to name "tenant", too."#,
+            r#"views: CREATE OR REPLACE VIEW "public"."grouped" WITH (security_barrier=true) AS SELECT id,"#,
+            "    title",
+            "   FROM public.tasks",
+            r#"  GROUP BY "tenant", id;"#,
+            "transaction: COMMIT;",
+            r#"distribute: SELECT shardgate.distribute_tables('{"public.tenants": "id", "public.tasks": "tenant"}');"#,
+        ],
+    );
 }

@@ -58,18 +58,6 @@ pub(super) fn rekeyed(
 ) -> Result<Rekeyed, Obstacle> {
     let key = missing(unique, member);
     let at = (relation.oid, unique.name.clone());
-    if let Some(users) = facts.users.get(&at) {
-        let columns = |names: Vec<&str>| names.into_iter().map(quoted_identifier).collect::<Vec<_>>().join(", ");
-        let (own, added) = (columns(unique.columns.iter().flatten().map(String::as_str).collect()), columns(key));
-        return Err(Obstacle {
-            what: format!("{} of table {} is needed by {}.", what(unique), shown(relation), users.join(", ")),
-            // PostgreSQL says 42803 of the old text.
-            remedy: format!(
-                "Drop these first, and create them again at the end, with {added} beside {own} in their GROUP BY: {own} alone does not \
-                 determine the other columns any more."
-            ),
-        });
-    }
     let storage = facts.storage.get(&at).cloned().unwrap_or_default();
     let name = quoted_identifier(&unique.name);
     let loss = Some(loss(member, relation, unique)).filter(|_| !members.is_within_parent(member, unique));
@@ -139,7 +127,7 @@ fn what_kind(unique: &Unique) -> &'static str {
     }
 }
 
-fn what(unique: &Unique) -> String {
+pub(super) fn what(unique: &Unique) -> String {
     format!("{} \"{}\"", what_kind(unique), unique.name)
 }
 

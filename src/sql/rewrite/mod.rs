@@ -5,6 +5,8 @@ pub mod chosen;
 pub mod clock;
 pub mod clock_literals;
 pub mod drawing;
+pub mod grouped_by_key;
+pub mod joined_by_key;
 pub mod moving;
 pub mod returned;
 pub mod staging;
