@@ -10,6 +10,7 @@
 //!   pg_backend_pid()                 the process id that the client was given
 //!   pg_table_size(oid)               pg_table_size(oid) + what the other shards have of it
 //!   pg_terminate_backend(pid)        whether pid is one of those that the proxy has ended just now
+//!   pg_get_expr(d.adbin, …)          the default, which is nextval(…) where it is shardgate.next_id(…)
 //! ```
 //! Columns keep their names and types. Not seen: the same in functions and views of users, which show what their server says.
 //!
@@ -60,12 +61,22 @@ pub enum Asked {
     Size(&'static str),
     /// `pg_database_size(name or oid)`
     DatabaseSize,
+    /// `pg_get_expr(adbin, relation)`: numbers of the whole cluster are drawn by nobody who restores what a tool has written down.
+    Default,
+    /// `information_schema.columns`
+    Columns,
 }
 
-const RELATIONS: [(&str, Asked); 3] =
-    [("pg_stat_activity", Asked::Activity), ("pg_locks", Asked::Locks), ("pg_prepared_statements", Asked::Prepared)];
+/// With their schemas.
+const RELATIONS: [(&str, &str, Asked); 4] = [
+    ("pg_catalog", "pg_stat_activity", Asked::Activity),
+    ("pg_catalog", "pg_locks", Asked::Locks),
+    ("pg_catalog", "pg_prepared_statements", Asked::Prepared),
+    ("information_schema", "columns", Asked::Columns),
+];
 
-const FUNCTIONS: [(&str, Asked); 10] = [
+const FUNCTIONS: [(&str, Asked); 11] = [
+    ("pg_get_expr", Asked::Default),
     ("pg_backend_pid", Asked::OwnProcess),
     ("pg_blocking_pids", Asked::Blocking),
     ("pg_export_snapshot", Asked::Snapshot),
@@ -81,19 +92,31 @@ const FUNCTIONS: [(&str, Asked); 10] = [
 /// Does the statement name one of them? What it defines is for those who use it. Neither literals nor comments count.
 pub fn may_ask(statement: Node<'_>, text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
-    if !may_spell_names(text) && !RELATIONS.iter().chain(&FUNCTIONS).any(|(name, _)| lower.contains(name)) {
+    let mut names = RELATIONS.iter().map(|(schema, name, _)| if *schema == "pg_catalog" { *name } else { *schema });
+    let mut functions = FUNCTIONS.iter().map(|(name, _)| *name);
+    if !may_spell_names(text) && !names.any(|name| lower.contains(name)) && !functions.any(|name| lower.contains(name)) {
         return false;
     }
     let found = Found::within(query_of(statement));
-    let is_relation = |relation: &&nodes::RangeVar| {
-        relation.relname().is_some_and(|name| RELATIONS.iter().any(|(known, _)| *known == name))
-            && relation.schemaname().is_none_or(|schema| schema == "pg_catalog")
-    };
+    let is_relation = |relation: &&nodes::RangeVar| relation_asked(relation).is_some();
     let is_function = |call: &&nodes::FuncCall| {
         let (Some("pg_catalog") | None, Some(name)) = named(call) else { return false };
-        FUNCTIONS.iter().any(|(known, _)| *known == name)
+        FUNCTIONS.iter().any(|(known, asked)| *known == name && (*asked != Asked::Default || is_of_default(call, text)))
     };
     found.relations.iter().any(is_relation) || found.calls.iter().any(is_function)
+}
+
+/// Its name, and what is asked of it: those of PostgreSQL's catalogue are found without their schema, too.
+fn relation_asked(relation: &nodes::RangeVar) -> Option<(&'static str, Asked)> {
+    let (schema, name) = (relation.schemaname(), relation.relname()?);
+    let is_meant = |known: &str| schema == Some(known) || schema.is_none() && known == "pg_catalog";
+    RELATIONS.into_iter().find(|(of, known, _)| *known == name && is_meant(of)).map(|(_, known, asked)| (known, asked))
+}
+
+/// The default of a column. Who asks for `next_id` itself, as for a dump, means it as it is.
+fn is_of_default(call: &nodes::FuncCall, text: &str) -> bool {
+    let Some(Node::ColumnRef(column)) = call.args().first() else { return false };
+    column.fields().iter().next_back().and_then(Node::as_str) == Some("adbin") && !text.contains("next_id")
 }
 
 /// A function's schema, where it is written, and its name.
@@ -327,12 +350,10 @@ fn scopes<'n>(clause: &'n nodes::WithClause, outer: &WithQueries<'n>) -> (WithQu
 }
 
 fn relation_place(relation: &nodes::RangeVar, tokens: &Tokens<'_>, context: &Context) -> Option<Place> {
-    let name = relation.relname()?;
-    let is_meant = match relation.schemaname() {
-        Some(schema) => schema == "pg_catalog",
-        None => !is_relation_of_users(name, context),
-    };
-    let (name, asked) = RELATIONS.into_iter().find(|(known, _)| is_meant && *known == name)?;
+    let (name, asked) = relation_asked(relation)?;
+    if relation.schemaname().is_none() && is_relation_of_users(name, context) {
+        return None;
+    }
     let mut first = tokens.at_location(relation.location)?;
     let last = tokens.name_end(first);
     let mut naming = if relation.alias().is_some() { Naming::Nothing } else { Naming::Relation };
@@ -349,6 +370,9 @@ fn call_place(call: &nodes::FuncCall, found: &Found<'_>, tokens: &Tokens<'_>, co
         _ => return Ok(None),
     };
     let Some((name, asked)) = FUNCTIONS.into_iter().find(|(known, _)| *known == name) else { return Ok(None) };
+    if asked == Asked::Default && !is_of_default(call, tokens.text()) {
+        return Ok(None);
+    }
     if !is_of_count(asked, call.args().len()) || (schema.is_none() && is_function_of_users(name, call.args().len(), context)?) {
         return Ok(None);
     }
@@ -379,6 +403,7 @@ fn is_of_count(asked: Asked, count: usize) -> bool {
     match asked {
         Asked::OwnProcess | Asked::Snapshot => count == 0,
         Asked::Terminate | Asked::Size("pg_relation_size") => matches!(count, 1 | 2),
+        Asked::Default => matches!(count, 2 | 3),
         _ => count == 1,
     }
 }

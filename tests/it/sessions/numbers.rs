@@ -36,6 +36,7 @@ async fn rows_are_numbered_once_over_all_shards_and_proxies() {
     the_key_is_the_number(&stage, &mut one, &mut two).await;
     copies_are_alike(&stage, &mut one, &mut two).await;
     identity_is_kept_to(&mut one).await;
+    tools_read_defaults_of_serial_columns(&mut one).await;
     errors_have_their_places(&mut one).await;
     schema_changes_keep_numbers_apart(&mut one).await;
     a_table_made_anew_begins_anew(&mut one, &mut two).await;
@@ -228,6 +229,28 @@ async fn identity_is_kept_to(one: &mut WireClient) {
 }
 
 /// Positions are those of the client's text, in spite of what was put into it.
+/// What a tool writes down of the catalogue can be loaded anywhere.
+async fn tools_read_defaults_of_serial_columns(one: &mut WireClient) {
+    let attribute =
+        "SELECT pg_get_expr(d.adbin, d.adrelid) AS shown FROM pg_attrdef d WHERE d.adrelid = $1::text::regclass AND d.adnum = 1";
+    for (table, expected) in [("orders", "nextval('orders_id_seq'::regclass)"), ("kinds", "nextval('kinds_id_seq'::regclass)")] {
+        one.unnamed(attribute, &[table]).sync().flush().await;
+        let told = one.transcript().await;
+        assert!(told.contains(&format!("D({expected})")), "{told}");
+        let columns = format!(
+            "SELECT c.column_default LIKE 'nextval(%' FROM information_schema.columns c WHERE c.table_name = '{table}' AND c.column_name = 'id'"
+        );
+        assert_eq!(one.value(&columns).await, "t", "{table}");
+    }
+    // Who asks for it by its name is told.
+    let named = "SELECT pg_get_expr(adbin, adrelid) ~ 'next_id' FROM pg_attrdef WHERE adrelid = 'orders'::regclass AND adnum = 1";
+    assert_eq!(one.value(named).await, "t");
+    assert_eq!(
+        one.value("SELECT (pg_get_expr(adbin, adrelid) IS NOT NULL)::int FROM pg_attrdef WHERE adrelid = 'orders'::regclass").await,
+        "1"
+    );
+}
+
 async fn errors_have_their_places(one: &mut WireClient) {
     let text = "INSERT INTO orders (tenant, nothing) VALUES (1, 2)";
     one.query(text);

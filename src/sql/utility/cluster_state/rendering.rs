@@ -152,6 +152,15 @@ impl Places {
             Asked::Cancel | Asked::Terminate => self.render_signal(text, place, answers, out),
             Asked::Size(function) => self.render_size(text, place, function, answers, out),
             Asked::DatabaseSize => self.render_database_size(text, place, answers, out),
+            Asked::Default => {
+                out.text.push_str("(pg_catalog.regexp_replace(pg_catalog.pg_get_expr(");
+                for index in 0..place.arguments.len() {
+                    out.text.push_str(if index == 0 { "" } else { ", " });
+                    self.render_argument(text, place, index, answers, out);
+                }
+                out.text.push_str(&format!("), {NUMBERED}))"));
+            }
+            Asked::Columns => out.text.push_str(&columns()),
         }
         match place.naming {
             Naming::Nothing => {}
@@ -270,6 +279,69 @@ fn prepared(statements: &str, home: &str) -> String {
     )
 }
 
+/// Conditions on the names are PostgreSQL's own to use.
+fn columns() -> String {
+    let column = |name: &&str| match *name {
+        "column_default" => {
+            format!("pg_catalog.regexp_replace(column_default, {NUMBERED})::information_schema.character_data AS column_default")
+        }
+        name => name.to_owned(),
+    };
+    format!("(SELECT {} FROM information_schema.columns)", COLUMNS.iter().map(column).collect::<Vec<_>>().join(", "))
+}
+
+/// What `regexp_replace` makes of a default that draws numbers of the whole cluster: the one that the column was declared with, as of a
+/// serial column.
+const NUMBERED: &str = r#"E'^shardgate\\.next_id\\((.*?)(, ''.''::"char")?\\)$', E'nextval(\\1)'"#;
+
+/// Of `information_schema.columns`, since PostgreSQL 10.
+const COLUMNS: [&str; 44] = [
+    "table_catalog",
+    "table_schema",
+    "table_name",
+    "column_name",
+    "ordinal_position",
+    "column_default",
+    "is_nullable",
+    "data_type",
+    "character_maximum_length",
+    "character_octet_length",
+    "numeric_precision",
+    "numeric_precision_radix",
+    "numeric_scale",
+    "datetime_precision",
+    "interval_type",
+    "interval_precision",
+    "character_set_catalog",
+    "character_set_schema",
+    "character_set_name",
+    "collation_catalog",
+    "collation_schema",
+    "collation_name",
+    "domain_catalog",
+    "domain_schema",
+    "domain_name",
+    "udt_catalog",
+    "udt_schema",
+    "udt_name",
+    "scope_catalog",
+    "scope_schema",
+    "scope_name",
+    "maximum_cardinality",
+    "dtd_identifier",
+    "is_self_referencing",
+    "is_identity",
+    "identity_generation",
+    "identity_start",
+    "identity_increment",
+    "identity_maximum",
+    "identity_minimum",
+    "identity_cycle",
+    "is_generated",
+    "generation_expression",
+    "is_updatable",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,6 +384,12 @@ mod tests {
         ] {
             assert_eq!(rewritten(text), expected, "{text}");
         }
+        let default = rewritten("SELECT pg_get_expr(d.adbin, d.adrelid), 1 FROM pg_attrdef d");
+        assert!(
+            default.starts_with("SELECT (pg_catalog.regexp_replace(pg_catalog.pg_get_expr(d.adbin, d.adrelid), E'"),
+            "{default}"
+        );
+        assert!(default.ends_with(r"E'nextval(\\1)')) AS pg_get_expr , 1 FROM pg_attrdef d"), "{default}");
         let size = rewritten("SELECT pg_size_pretty(pg_table_size('t'))");
         assert!(size.starts_with("SELECT pg_size_pretty((pg_catalog.pg_table_size('t') ") && size.ends_with("0)))"), "{size}");
     }
@@ -323,6 +401,7 @@ mod tests {
             ("SELECT * FROM pg_catalog.pg_stat_activity a", "SELECT * FROM (SELECT", ") a"),
             ("SELECT 1 FROM ONLY pg_prepared_statements", "SELECT 1 FROM (SELECT", ") AS pg_prepared_statements "),
             ("COPY (SELECT * FROM pg_locks l) TO STDOUT", "COPY (SELECT * FROM (SELECT", ") l) TO STDOUT"),
+            ("SELECT * FROM information_schema.columns", "SELECT * FROM (SELECT table_catalog, ", ") AS columns "),
         ] {
             let made = rewritten(text);
             assert!(made.starts_with(begins) && made.ends_with(ends), "{made}");
