@@ -36,6 +36,7 @@ pub struct MovedTableFacts {
     has_generated_key: bool,
     /// There is a primary key that would do, were it the replica identity.
     has_primary_key: bool,
+    has_any_primary_key: bool,
     /// A unique index that would do.
     identity_index: Option<String>,
     /// A name that no column of the table has.
@@ -72,10 +73,11 @@ impl MovedTableQuestion<'_> {
                 c.relrowsecurity AND c.relforcerowsecurity AND (row_security_active(c.oid) OR NOT {EXEMPT} r.rolname = {copier}))
                     AS has_row_security,
                 EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND {holds_key}
-                        AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END) AS covers_key,
+                        AND i.indimmediate AND i.indisvalid AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END) AS covers_key,
                 EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = ANY ({key}) AND a.attgenerated <> '')
                     AS has_generated_key,
-                EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND {holds_key}) AS has_primary_key,
+                EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indimmediate AND {holds_key}) AS has_primary_key,
+                EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary) AS has_any_primary_key,
                 (SELECT min(x.relname)::text FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
                  WHERE i.indrelid = c.oid AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
                    AND {holds_key}
@@ -128,7 +130,7 @@ pub fn in_the_way(members: &[MovedTableFacts], key: &[String]) -> Vec<InTheWay> 
     let usual =
         format!("ALTER TABLE … REPLICA IDENTITY USING INDEX … with a unique index of columns that are NOT NULL and hold {columns}");
     let identified = if identified.is_empty() { usual } else { identified };
-    add(&lacks_key, &|names| format!("the primary key of {names}, or its replica identity, lacks the shard key"), identified);
+    add(&lacks_key, &|names| format!("the primary key of {names}, or its replica identity, lacks the shard key, or is DEFERRABLE"), identified);
     let is_generated = |facts: &MovedTableFacts| facts.has_generated_key;
     let given = each(&is_generated, &|_, table| {
         let drops: Vec<String> =
@@ -208,7 +210,7 @@ fn identity_statement(facts: &MovedTableFacts, table: &str, key: &str) -> Option
         return Some(format!("ALTER TABLE {table} REPLICA IDENTITY USING INDEX {};", quoted_identifier(index)));
     }
     let column = quoted_identifier(&facts.free_column);
-    (!facts.is_partition).then(|| {
+    (!facts.is_partition && !facts.has_any_primary_key).then(|| {
         format!("ALTER TABLE {table} ADD COLUMN {column} bigint GENERATED ALWAYS AS IDENTITY, ADD PRIMARY KEY ({column}, {key});")
     })
 }

@@ -220,7 +220,7 @@ async fn adopted(way: Way) {
     let warned = script.last().map(|[_, _, _, warning]| warning.clone()).unwrap_or_default();
     for expected in [
         "rows of unlogged table \"desk\".\"presence\" are not replicated",
-        "the primary key of table \"desk\".\"audit_log\", or its replica identity, lacks the shard key",
+        "the primary key of table \"desk\".\"audit_log\", or its replica identity, lacks the shard key, or is DEFERRABLE",
         "triggers of table \"desk\".\"users\" fire on replication too: audit",
         "users may read columns of table \"desk\".\"tickets\", but not its shard key: desk_report",
         "foreign keys follow changes of the key of table \"desk\".\"accounts\": invoices_account_id_fkey",

@@ -102,3 +102,17 @@ async fn an_aborted_move_leaves_nothing() {
     assert_eq!(client.query_one("SELECT count(*) FROM t WHERE v = 'y'", &[]).await.expect("count").get::<_, i64>(0), 1000);
     assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
 }
+
+/// PostgreSQL takes no DEFERRABLE key for a replica identity: what is published of such a table may not be updated, by anybody.
+#[tokio::test]
+async fn a_table_that_could_not_be_updated_while_it_moves_is_refused() {
+    let tables =
+        "CREATE TABLE t (id bigint PRIMARY KEY DEFERRABLE, v text); INSERT INTO t SELECT g, 'x' FROM generate_series(1, 100) g";
+    let (cluster, proxy) = started(tables).await;
+    let partition = partitions_on(&proxy, "t", "a").await[0].to_string();
+    let refused = rebalance(&cluster, &["move", "--partition", &partition, "--to", "b"]).await;
+    let told = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(3), "{told}");
+    assert!(told.contains("the primary key of table \"public\".\"t\"") && told.contains("DEFERRABLE"), "{told}");
+    assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
+}

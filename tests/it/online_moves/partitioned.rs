@@ -223,7 +223,7 @@ async fn what_is_in_the_way_at_a_partition_is_named_with_it() {
     let told = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{told}");
     for part in [
-        "the primary key of table \"public\".\"lines_1\", or its replica identity, lacks the shard key",
+        "the primary key of table \"public\".\"lines_1\", or its replica identity, lacks the shard key, or is DEFERRABLE",
         "unlogged table \"public\".\"marks_old\"",
         "columns of table \"public\".\"events_feb\", but not its shard key: narrow",
         "shard \"b\" lacks table \"public\".\"events_jan\"",

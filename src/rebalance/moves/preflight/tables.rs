@@ -61,7 +61,7 @@ async fn on_way_back(target: &mut Site, table: &MovedTable, found: &mut Findings
     let on_shard = format!(" on shard \"{}\"", target.name);
     if let Some(names) = which(&members, |facts| facts.holds_rows && !facts.covers_key) {
         found.add(
-            format!("the primary key of {names}{on_shard}, or its replica identity, lacks the shard key"),
+            format!("the primary key of {names}{on_shard}, or its replica identity, lacks the shard key, or is DEFERRABLE"),
             format!("Make it as it is on the source; {WITHOUT_A_WAY_BACK}"),
         );
     }
