@@ -44,8 +44,7 @@ pub async fn apply(map_url: &str, path: &Path, deadline: std::time::Duration, is
 /// The first error ends it, once the moves that run have ended.
 async fn run(map_url: &str, map: &MapSnapshot, mut waiting: Vec<&PlannedMove>, is_json: bool) -> Result<(), RebalanceError> {
     let mut busy: BTreeSet<&str> = BTreeSet::new();
-    let display = ProgressDisplay::new(is_json);
-    let display = &display;
+    let display = &ProgressDisplay::of_several(is_json);
     let mut running = FuturesUnordered::new();
     let mut outcome = Ok(());
     loop {
@@ -57,7 +56,10 @@ async fn run(map_url: &str, map: &MapSnapshot, mut waiting: Vec<&PlannedMove>, i
             let request = MoveRequest { partitions, target, options, is_detached: false };
             running.push(async move { (planned, Box::pin(move_verbs::start_shown(map_url, &request, display)).await) });
         }
-        let Some((planned, ended)) = running.next().await else { return outcome };
+        let Some((planned, ended)) = running.next().await else {
+            display.close()?;
+            return outcome;
+        };
         busy.remove(planned.source.as_str());
         busy.remove(planned.target.as_str());
         if ended.is_err() {

@@ -3,7 +3,6 @@
 //! What the operator sees comes from the map alone: whoever drives the move, this process, another one or a proxy, the same is
 //! shown. To leave this process is to leave the driving to others.
 
-use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -192,7 +191,7 @@ pub(super) async fn start_shown(map_url: &str, request: &MoveRequest, display: &
         None if are_there(&driver.store, &wanted, &request.target).await?
             && running.iter().all(|other| is_apart(other, &wanted)) =>
         {
-            return tell_there("The partitions are", &request.target, display.is_json());
+            return tell_there("The partitions are", &request.target, display);
         }
         None => driver.store.plan_move(&driver.actor, &partitions, &request.target, &request.options, driving).await?,
     };
@@ -202,7 +201,7 @@ pub(super) async fn start_shown(map_url: &str, request: &MoveRequest, display: &
 async fn follow_planned(driver: &Driver, id: MoveId, is_detached: bool, display: &ProgressDisplay) -> Result<(), RebalanceError> {
     let planned = require(&driver.store, id).await?;
     if is_detached {
-        return show_one(&planned, display.is_json());
+        return show_one(&planned, display);
     }
     let until = planned.options.can_go_back();
     follow(driver, id, move |now: &Move| until && now.has_settled(), display).await
@@ -214,9 +213,10 @@ pub async fn isolate(map_url: &str, request: &IsolationRequest, is_json: bool) -
     let (schema, name) = sharded_table(&driver.store.load().await?.snapshot, &request.table)?;
     let isolation = Isolation { table: (&schema, &name), key: &request.key, shard: &request.target };
     let driving = (!request.is_detached).then_some(driver.id);
+    let display = &ProgressDisplay::new(is_json);
     match driver.store.plan_isolation(&driver.actor, isolation, &request.options, driving).await? {
-        Some(id) => Box::pin(follow_planned(&driver, id, request.is_detached, &ProgressDisplay::new(is_json))).await,
-        None => tell_there("The key is", &request.target, is_json),
+        Some(id) => Box::pin(follow_planned(&driver, id, request.is_detached, display)).await,
+        None => tell_there("The key is", &request.target, display),
     }
 }
 
@@ -232,13 +232,9 @@ fn is_apart(running: &Move, partitions: &[PartitionId]) -> bool {
 }
 
 /// What is so already is done.
-fn tell_there(what: &str, target: &str, is_json: bool) -> Result<(), RebalanceError> {
-    let mut out = io::stdout().lock();
-    match is_json {
-        true => writeln!(out, "{}", serde_json::json!({ "move_id": null, "target": target }))?,
-        false => writeln!(out, "{what} on shard {target} already: nothing is to be moved.")?,
-    }
-    Ok(out.flush()?)
+fn tell_there(what: &str, target: &str, display: &ProgressDisplay) -> Result<(), RebalanceError> {
+    let text = format!("{what} on shard {target} already: nothing is to be moved.\n");
+    display.end(serde_json::json!({ "move_id": null, "target": target }), &text)
 }
 
 /// The sharded table of this name, with its schema in front or without.
@@ -264,7 +260,7 @@ pub async fn ask(map_url: &str, move_id: i32, asked: Option<Asked>, is_json: boo
     let was_rolling_back = require(&driver.store, id).await?.asked == Some(Asked::Rollback);
     driver.store.ask_move(&driver.actor, id, asked, Some(driver.id)).await?;
     match asked {
-        Some(Asked::Pause) => show_one(&require(&driver.store, id).await?, is_json),
+        Some(Asked::Pause) => show_one(&require(&driver.store, id).await?, display),
         Some(Asked::Abort) => {
             let until = |now: &Move| was_rolling_back && now.state == MoveState::Switched;
             match follow(&driver, id, until, display).await {
@@ -342,7 +338,7 @@ async fn follow(
         }
     };
     drop(shown);
-    show_one(&ended, display.is_json())?;
+    show_one(&ended, display)?;
     let reason = ended.error.clone().unwrap_or_else(|| "no reason was given".to_owned());
     match ended.state {
         // Refused before anything was touched.
@@ -354,16 +350,9 @@ async fn follow(
     }
 }
 
-fn show_one(the_move: &Move, is_json: bool) -> Result<(), RebalanceError> {
+fn show_one(the_move: &Move, display: &ProgressDisplay) -> Result<(), RebalanceError> {
     let shown = Shown::of(the_move);
-    let text = match is_json {
-        true => serde_json::to_string_pretty(&shown)? + "\n",
-        false => shown.lines(),
-    };
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    display.end(serde_json::to_value(&shown)?, &shown.lines())
 }
 
 const SHOW_INTERVAL: Duration = Duration::from_millis(200);

@@ -1,11 +1,13 @@
 //! How far moves are, while they are followed: a bar each on a terminal; elsewhere a line for each change, and now and then.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 
-use super::units;
+use super::{RebalanceError, units};
 use crate::shardmap::{Move, MoveState};
 
 /// Of all moves that one command follows. On standard error, so that what is printed at the end can be kept.
@@ -15,6 +17,8 @@ pub(super) enum ProgressDisplay {
     Lines,
     /// For machines there is the end alone.
     Silent,
+    /// The same of several moves, whose ends make one list.
+    Collected(Arc<Mutex<Vec<serde_json::Value>>>),
 }
 
 /// Of one move. The bar vanishes with it.
@@ -33,8 +37,30 @@ impl ProgressDisplay {
         }
     }
 
-    pub fn is_json(&self) -> bool {
-        matches!(self, Self::Silent)
+    /// Of a command that follows several moves.
+    pub fn of_several(is_json: bool) -> Self {
+        if is_json { Self::Collected(Arc::default()) } else { Self::new(false) }
+    }
+
+    /// What a move has come to.
+    pub fn end(&self, json: serde_json::Value, text: &str) -> Result<(), RebalanceError> {
+        let text = match self {
+            Self::Collected(ends) => {
+                ends.lock().push(json);
+                return Ok(());
+            }
+            Self::Silent => serde_json::to_string_pretty(&json)? + "\n",
+            Self::Bars(_) | Self::Lines => text.to_owned(),
+        };
+        write(&text)
+    }
+
+    /// The list, where one is made.
+    pub fn close(&self) -> Result<(), RebalanceError> {
+        match self {
+            Self::Collected(ends) => write(&(serde_json::to_string_pretty(&*ends.lock())? + "\n")),
+            Self::Bars(_) | Self::Lines | Self::Silent => Ok(()),
+        }
     }
 
     pub fn of_move(&self) -> MoveProgress {
@@ -45,7 +71,7 @@ impl ProgressDisplay {
 impl MoveProgress {
     pub fn show(&mut self, now: &Move) -> io::Result<()> {
         match &self.display {
-            ProgressDisplay::Silent => Ok(()),
+            ProgressDisplay::Silent | ProgressDisplay::Collected(_) => Ok(()),
             ProgressDisplay::Lines => self.print_line(now),
             ProgressDisplay::Bars(all) => {
                 let unseen = || ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
@@ -74,6 +100,12 @@ impl MoveProgress {
         let delays = what_delays(now);
         writeln!(io::stdout().lock(), "move {} {}, {copied} of about {expected}{delays}", now.id.0, now.state.name())
     }
+}
+
+fn write(text: &str) -> Result<(), RebalanceError> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
 }
 
 impl Drop for MoveProgress {

@@ -47,10 +47,13 @@ async fn four_partitions_become_three_even_shards() {
     assert!(text(&refused.stderr).contains("plan again"), "{}", text(&refused.stderr));
     let both = format!("{partition},{}", pieces["pieces"][1]["partition_id"]);
     assert!(rebalance(&cluster, &["merge", "--partitions", &both]).await.status.success());
-    // Twice: what is done is left out.
-    for _ in 0..2 {
-        let applied = rebalance(&cluster, &["apply", &file]).await;
+    // Twice: what is done is left out. A script gets one list of what the moves have come to.
+    for moves in [2, 0] {
+        let applied = rebalance(&cluster, &["apply", &file, "--json"]).await;
         assert!(applied.status.success(), "{}\n{}", text(&applied.stdout), text(&applied.stderr));
+        let ended: Vec<Value> = serde_json::from_slice(&applied.stdout).expect("one JSON document");
+        assert_eq!(ended.len(), moves, "{ended:?}");
+        assert!(ended.iter().all(|ended| ended["state"] == "done"), "{ended:?}");
     }
     let moves: i64 =
         cluster.connect_map().await.query_one("SELECT count(*) FROM shardgate_map.move", &[]).await.expect("count").get(0);
