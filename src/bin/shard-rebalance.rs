@@ -20,7 +20,7 @@ use shardgate::rebalance::plan_verbs::{self, PlanOptions};
 use shardgate::rebalance::units::parse_duration;
 use shardgate::rebalance::verify_verb;
 use shardgate::rebalance::{RebalanceError, StatusOptions, WatchOptions, watch};
-use shardgate::shardmap::{Asked, Emptied, MoveOptions};
+use shardgate::shardmap::{Asked, Emptied, Lost, MoveOptions};
 
 /// Looks at the shards of a Shardgate cluster, and moves partitions between them while they are in use.
 #[derive(Parser)]
@@ -111,7 +111,12 @@ enum Verb {
     /// One move: how far it is, and what an abort would do now
     Show { move_id: i32 },
     /// End a move before its switch, and remove what it has made
-    Abort { move_id: i32 },
+    Abort {
+        move_id: i32,
+        /// This side's shard is lost for good: end the move without it. Refused where it owns the partitions
+        #[arg(long, value_name = "SIDE", value_enum)]
+        lost: Option<Side>,
+    },
     /// Keep a move from being cut over
     Pause { move_id: i32 },
     /// Let a move go on that was paused
@@ -131,6 +136,9 @@ enum Verb {
         /// Do not compare both sides: what the source has is deleted, whatever it is
         #[arg(long)]
         unverified: bool,
+        /// This side's shard is lost for good: end the move without it. Refused where it owns the partitions
+        #[arg(long, value_name = "SIDE", value_enum, conflicts_with = "unverified")]
+        lost: Option<Side>,
     },
     /// Compare rows that lie twice: both sides of a running move, or else the copies of reference tables. Exit 1 where they differ
     Verify {
@@ -213,6 +221,22 @@ enum By {
     Rows,
     Load,
     Count,
+}
+
+/// Of a move.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Side {
+    Source,
+    Target,
+}
+
+impl From<Side> for Lost {
+    fn from(side: Side) -> Self {
+        match side {
+            Side::Source => Lost::Source,
+            Side::Target => Lost::Target,
+        }
+    }
 }
 
 /// What every verb takes, before it or after it.
@@ -307,7 +331,10 @@ fn run(map: &str, common: &Common, verb: Verb) -> anyhow::Result<ExitCode> {
                 partition_verbs::merge(map, (a, b), common.json).await?;
             }
             Verb::Show { move_id } => move_verbs::show(map, move_id, common.json).await?,
-            Verb::Abort { move_id } => move_verbs::ask(map, move_id, Some(Asked::Abort), common.json).await?,
+            Verb::Abort { move_id, lost: Some(side) } => {
+                move_verbs::give_up(map, move_id, ("abort", side.into()), common.json).await?;
+            }
+            Verb::Abort { move_id, lost: None } => move_verbs::ask(map, move_id, Some(Asked::Abort), common.json).await?,
             Verb::Pause { move_id } => move_verbs::ask(map, move_id, Some(Asked::Pause), common.json).await?,
             Verb::Resume { move_id } => move_verbs::ask(map, move_id, None, common.json).await?,
             Verb::Cutover { move_id } => move_verbs::ask(map, move_id, Some(Asked::Cutover), common.json).await?,
@@ -315,7 +342,10 @@ fn run(map: &str, common: &Common, verb: Verb) -> anyhow::Result<ExitCode> {
                 let asked = if unverified { Asked::RollbackUnverified } else { Asked::Rollback };
                 move_verbs::ask(map, move_id, Some(asked), common.json).await?;
             }
-            Verb::Finish { move_id, unverified } => {
+            Verb::Finish { move_id, lost: Some(side), .. } => {
+                move_verbs::give_up(map, move_id, ("finish", side.into()), common.json).await?;
+            }
+            Verb::Finish { move_id, unverified, lost: None } => {
                 let asked = if unverified { Asked::FinishUnverified } else { Asked::Finish };
                 move_verbs::ask(map, move_id, Some(asked), common.json).await?;
             }

@@ -299,6 +299,9 @@ async fn look_at(shard: &Shard, config: &Config, needs: Needs, snapshot: &MapSna
     }
     let meaning = match shard.state {
         ShardState::ReadOnly => Some("it is read-only: writes there are refused"),
+        ShardState::Maintenance if shard.owes => Some(
+            "no statement reaches it: a move was given up while it was away, and \"shard-rebalance doctor --fix\" has not cleaned it",
+        ),
         ShardState::Maintenance => Some("it is in maintenance: its statements wait, and are refused in the end"),
         ShardState::Draining => Some("it is draining: it gets no new partitions, and plans empty it"),
         ShardState::Preparing | ShardState::Online => None,

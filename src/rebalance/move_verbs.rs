@@ -10,11 +10,12 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use super::moves::drive::Driver;
+use super::moves::site::Site;
 use super::progress::ProgressDisplay;
 use super::{RebalanceError, units};
 use crate::failpoint::Failpoints;
 use crate::shardmap::{
-    Asked, DRIVER_LEASE, Isolation, MapSnapshot, Move, MoveId, MoveOptions, MoveState, PartitionId, Store, TableKind,
+    Asked, DRIVER_LEASE, Isolation, Lost, MapSnapshot, Move, MoveId, MoveOptions, MoveState, PartitionId, Store, TableKind, Term,
 };
 
 #[derive(Clone, Debug)]
@@ -94,6 +95,7 @@ impl<'a> Shown<'a> {
             way_back_lost: the_move.journal.get("reverse_lost").and_then(serde_json::Value::as_str),
             finish_at: the_move.finish_at.as_deref().filter(|_| the_move.state == MoveState::Switched),
             abort_would: match the_move.state {
+                _ if Lost::of(the_move).is_some() => "change nothing: the move ends without one of its shards",
                 _ if the_move.asked == Some(Asked::Rollback) => "end the rollback: the target owns the partitions, as before",
                 MoveState::Switched if the_move.can_roll_back => {
                     "be refused: the target owns the partitions; \"rollback\" moves them back"
@@ -211,9 +213,9 @@ async fn follow_planned(driver: &Driver, id: MoveId, is_detached: bool, display:
 pub async fn isolate(map_url: &str, request: &IsolationRequest, is_json: bool) -> Result<(), RebalanceError> {
     let driver = driver(map_url).await?;
     let (schema, name) = sharded_table(&driver.store.load().await?.snapshot, &request.table)?;
+    let display = &ProgressDisplay::new(is_json);
     let isolation = Isolation { table: (&schema, &name), key: &request.key, shard: &request.target };
     let driving = (!request.is_detached).then_some(driver.id);
-    let display = &ProgressDisplay::new(is_json);
     match driver.store.plan_isolation(&driver.actor, isolation, &request.options, driving).await? {
         Some(id) => Box::pin(follow_planned(&driver, id, request.is_detached, display)).await,
         None => tell_there("The key is", &request.target, display),
@@ -293,6 +295,30 @@ pub async fn ask(map_url: &str, move_id: i32, asked: Option<Asked>, is_json: boo
     }
 }
 
+/// Ends a move without one of its shards, which is lost for good, and drives it to that end. `verb`: by which this is asked.
+pub async fn give_up(map_url: &str, move_id: i32, (verb, lost): (&str, Lost), is_json: bool) -> Result<(), RebalanceError> {
+    let driver = driver(map_url).await?;
+    let id = MoveId(move_id);
+    let the_move = require(&driver.store, id).await?;
+    if Lost::of(&the_move).is_none() && !the_move.state.is_over() && the_move.state != MoveState::Planned {
+        let map = driver.store.load().await?.snapshot;
+        let shard = map.shard_by_name(lost.shard(&the_move));
+        if let Some(shard) = shard
+            && Box::pin(Site::open(shard, id, Term(0))).await.is_ok()
+        {
+            let (name, verb) = (&shard.name, lost.verb());
+            return Err(RebalanceError::Refused(format!(
+                "shard \"{name}\" answers, and is not lost: use \"shard-rebalance {verb} {move_id}\""
+            )));
+        }
+    }
+    driver.store.give_up_move(&driver.actor, id, (verb, lost), driver.id).await?;
+    match follow(&driver, id, |_| false, &ProgressDisplay::new(is_json)).await {
+        Err(RebalanceError::Aborted { .. } | RebalanceError::Refused(_)) if lost == Lost::Target => Ok(()),
+        outcome => outcome,
+    }
+}
+
 /// Both sides were compared before the end, and are not the same.
 fn differs(now: &Move) -> bool {
     now.state == MoveState::Switched && now.asked.is_none() && now.remembers("differs")
@@ -302,7 +328,7 @@ pub async fn show(map_url: &str, move_id: i32, is_json: bool) -> Result<(), Reba
     let store = Store::of_command(map_url).await?;
     store.check().await?;
     let found = require(&store, MoveId(move_id)).await?;
-    show_one(&found, is_json)
+    show_one(&found, &ProgressDisplay::new(is_json))
 }
 
 async fn driver(map_url: &str) -> Result<Driver, RebalanceError> {

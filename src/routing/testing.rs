@@ -27,6 +27,7 @@ pub(super) fn shard(id: i32) -> Arc<Shard> {
         capacity: 1.0,
         state: ShardState::Online,
         is_home: id == 0,
+        owes: false,
         identity: None,
         primary: Arc::default(),
     })

@@ -208,6 +208,7 @@ mod tests {
             capacity: 1.0,
             state: ShardState::Online,
             is_home: false,
+            owes: false,
             identity: None,
             primary: Primary::of(Some(NOW)),
         };

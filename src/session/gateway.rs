@@ -125,6 +125,7 @@ impl Gateway {
             capacity: 0.0,
             state: ShardState::Online,
             is_home: false,
+            owes: false,
             identity: None,
             primary: map.store().primary(),
         };

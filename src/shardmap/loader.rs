@@ -340,6 +340,7 @@ fn shard(row: &PgRow) -> Result<Shard, StoreError> {
         capacity: read(row, 4)?,
         state: ShardState::from_name(state).ok_or_else(|| unreadable("shard state", state))?,
         is_home: read(row, 6)?,
+        owes: read(row, 10)?,
         identity: read::<Option<String>>(row, 7)?.map(Arc::from),
         primary: Primary::of(match (read(row, 8)?, read(row, 9)?) {
             (Some(system_identifier), Some(timeline)) => Some(PrimaryServer { system_identifier, timeline }),
@@ -419,7 +420,8 @@ const CHANGED_KINDS: &str = "SELECT
     EXISTS (SELECT FROM shardgate_map.lookup_key WHERE epoch > $1) AS keys,
     EXISTS (SELECT FROM shardgate_map.removed WHERE epoch > $1) AS removed";
 const SHARDS: &str = "SELECT s.shard_id, s.name, s.url, s.region, s.capacity, s.state, s.is_home, s.identity::text,
-                             p.system_identifier, p.timeline
+                             p.system_identifier, p.timeline,
+                             EXISTS (SELECT FROM shardgate_map.owed o WHERE o.shard_id = s.shard_id)
                       FROM shardgate_map.shard s LEFT JOIN shardgate_map.shard_primary p USING (shard_id)
                       WHERE s.epoch > $1 OR p.epoch > $1";
 const GROUPS: &str = "SELECT group_id, strategy, key_types, default_partition, has_residues

@@ -45,6 +45,7 @@ mod merge;
 pub mod model;
 mod movable;
 mod moves;
+mod owed;
 mod placement;
 mod primary;
 mod process;
@@ -77,6 +78,7 @@ pub use movable::{InTheWay, MovedTableFacts, MovedTableQuestion, cascading, in_t
 pub use moves::{
     Asked, CUTOVER_LEASE, DEFAULT_GRACE_MS, DRIVER_LEASE, Move, MoveId, MoveOptions, MoveState, PastMove, Progress, Term,
 };
+pub use owed::{Lost, Owed};
 pub use placement::{Emptied, NewPartition, hash_slices, spread};
 pub use primary::{NotPrimary, Pledge, Primary, PrimaryServer, primary_changes};
 pub use proxies::{ProxiesSeen, ProxyBehind, Silent};

@@ -57,6 +57,8 @@ pub struct Shard {
     pub capacity: f64,
     pub state: ShardState,
     pub is_home: bool,
+    /// It may have rows of moves that were given up while it was away: no statement reaches it until they are deleted.
+    pub owes: bool,
     /// The uuid that its database shows. `None`: registered by an earlier version, and not read yet.
     pub identity: Option<Arc<str>>,
     /// Which server is its primary: one for all versions of the map that this process reads.
@@ -628,6 +630,7 @@ mod tests {
             capacity: 1.0,
             state: ShardState::Online,
             is_home: true,
+            owes: false,
             identity: None,
             primary: Arc::default(),
         };

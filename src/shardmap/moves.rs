@@ -546,7 +546,7 @@ fn move_of_row(row: &sqlx::postgres::PgRow) -> Result<Move, StoreError> {
     })
 }
 
-fn state_named(name: &str) -> Result<MoveState, StoreError> {
+pub(super) fn state_named(name: &str) -> Result<MoveState, StoreError> {
     MoveState::from_name(name).ok_or_else(|| unreadable("state of a move", name))
 }
 

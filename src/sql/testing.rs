@@ -236,6 +236,7 @@ pub(super) fn library() -> Fixture {
         capacity: 1.0,
         state: ShardState::Online,
         is_home: id == 1,
+        owes: false,
         identity: None,
         primary: Arc::default(),
     };

@@ -4,6 +4,7 @@ mod aborts;
 mod crossings;
 mod fail_overs;
 mod frozen;
+mod given_up;
 mod interrupted;
 mod keys;
 mod kills;

@@ -108,6 +108,7 @@ mod tests {
             capacity: 1.0,
             state: ShardState::Online,
             is_home: false,
+            owes: false,
             identity: None,
             primary: Arc::default(),
         })

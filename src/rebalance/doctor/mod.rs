@@ -2,12 +2,14 @@
 //!
 //! What bears the name of a move that runs is the move's own and never a finding. What bears the name of one that has ended, or of
 //! none, is left over: it is removed by its name. Rows on a shard that does not own them are told and never deleted here; nor is what a
-//! shard knows of a move that the map has forgotten.
+//! shard knows of a move that the map has forgotten. Only what a shard owes that was lost when a move was given up is deleted, by what the map has
+//! written down of it ([`owed`]).
 
 mod copies;
 mod declarations;
 mod fences;
 mod named;
+mod owed;
 mod records;
 mod strays;
 mod waiting;
@@ -20,7 +22,7 @@ use serde::Serialize;
 use super::RebalanceError;
 use super::cluster::{self, Cluster, Detail};
 use super::moves::site::{Site, SiteError};
-use crate::shardmap::{MapSnapshot, Move, MoveId, Shard, Store, Term};
+use crate::shardmap::{MapSnapshot, Move, MoveId, Owed, Shard, Store, Term};
 
 #[derive(Clone, Copy, Debug)]
 pub struct DoctorOptions {
@@ -78,8 +80,10 @@ pub async fn doctor(map_url: &str, options: DoctorOptions) -> Result<bool, Rebal
     found.extend(waiting::find(&store, &moves).await?);
     found.extend(fences::find(&store, &map, options.fixes).await?);
     let copies = copies::Copies::read(&map).await;
+    let owed = store.owed().await?;
     for shard in map.shards.iter().filter(|shard| shard.state.is_ready()) {
-        let look = Look { store: &store, map: &map, cluster: &cluster, moves: &moves, running: &running, copies: &copies };
+        let look =
+            Look { store: &store, map: &map, cluster: &cluster, moves: &moves, running: &running, copies: &copies, owed: &owed };
         found.extend(Box::pin(look.on_shard(shard, options.fixes)).await);
     }
     print(&found, options.is_json)?;
@@ -107,6 +111,7 @@ struct Look<'a> {
     moves: &'a [Move],
     running: &'a Running,
     copies: &'a copies::Copies,
+    owed: &'a [Owed],
 }
 
 impl Look<'_> {
@@ -139,12 +144,18 @@ impl Look<'_> {
             Ok(left) => found.extend(left),
             Err(error) => found.push(self.unreachable(shard, &error.to_string())),
         }
-        found.extend(strays::find(shard, self).await);
+        let owed = owed::find(shard, self, (&found, fixes)).await;
+        // What it owes lies where it is not owned.
+        let is_settled = owed.iter().all(|owed| owed.is_fixed);
+        found.extend(owed);
+        if is_settled {
+            found.extend(strays::find(shard, self).await);
+        }
         found
     }
 
     fn unreachable(&self, shard: &Shard, error: &str) -> Leftover {
-        Leftover::on(&shard.name, format!("the shard cannot be looked at: {error}"), waiting::remedy(shard, self.moves))
+        Leftover::on(&shard.name, format!("the shard cannot be looked at: {error}"), waiting::remedy(shard, self.moves, self.owed))
     }
 
     /// In the order in which they can be removed.

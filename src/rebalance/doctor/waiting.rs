@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::Leftover;
-use crate::shardmap::{Move, MoveState, Shard, Store, StoreError};
+use crate::shardmap::{Lost, Move, MoveState, Owed, Shard, Store, StoreError};
 
 /// By the map alone.
 pub(super) async fn find(store: &Store, moves: &[Move]) -> Result<Vec<Leftover>, StoreError> {
@@ -36,19 +36,35 @@ pub(super) async fn find(store: &Store, moves: &[Move]) -> Result<Vec<Leftover>,
 }
 
 /// What to do about a shard that cannot be looked at.
-pub(super) fn remedy(shard: &Shard, moves: &[Move]) -> String {
+pub(super) fn remedy(shard: &Shard, moves: &[Move], owed: &[Owed]) -> String {
     let needs =
         |the_move: &&Move| [&the_move.source, &the_move.target].contains(&&shard.name) && the_move.state != MoveState::Planned;
     let waiting: Vec<String> = moves.iter().filter(needs).map(|the_move| the_move.id.0.to_string()).collect();
     if waiting.is_empty() {
-        return "run doctor again when it is back".to_owned();
+        let owes = owed.iter().any(|owed| owed.shard == shard.id);
+        let dropped = format!("; if it does not come back, SELECT shardgate.drop_shard('{}')", shard.name.replace('\'', "''"));
+        return format!("run doctor again when it is back{}", if owes { dropped } else { String::new() });
     }
-    let moves = if waiting.len() == 1 { "move" } else { "moves" };
+    let plural = if waiting.len() == 1 { "move" } else { "moves" };
     format!(
-        "run doctor again when it is back; {moves} {} cannot end without it: where it does not come back, let shardgate.alter_shard() name a \
-         standby that was promoted, or a server that was restored",
-        waiting.join(", ")
+        "run doctor again when it is back; {plural} {} cannot end without it: where it does not come back, let shardgate.alter_shard() name a \
+         standby that was promoted, or a server that was restored{}",
+        waiting.join(", "),
+        moves.iter().filter(needs).filter_map(|the_move| way_out(shard, the_move)).collect::<String>()
     )
+}
+
+/// A move whose other shard owns the partitions can be given up.
+fn way_out(shard: &Shard, the_move: &Move) -> Option<String> {
+    let lost = if the_move.source == shard.name { Lost::Source } else { Lost::Target };
+    let target_owns = match the_move.state {
+        MoveState::Switched | MoveState::CleaningUp => true,
+        MoveState::CuttingOver => the_move.is_rollback,
+        MoveState::Preparing | MoveState::Copying | MoveState::CatchingUp | MoveState::Verifying | MoveState::Aborting => false,
+        MoveState::Planned | MoveState::Failed | MoveState::Done | MoveState::Aborted => return None,
+    };
+    let can_end = target_owns == (lost == Lost::Source);
+    can_end.then(|| format!("; or \"shard-rebalance {} {} --lost {}\"", lost.verb(), the_move.id.0, lost.name()))
 }
 
 /// Longer than any cut-over whose shards answer.

@@ -19,7 +19,7 @@ use super::preflight::Finding;
 use super::site::{Site, SiteError};
 use super::stop::Stop;
 use crate::catalog::{Catalog, quoted_literal, quoted_name};
-use crate::shardmap::{GroupId, MapSnapshot, MoveId, MoveState, Shard};
+use crate::shardmap::{GroupId, MapSnapshot, Move, MoveId, MoveState, Shard};
 use crate::sql::Context;
 use crate::sql::residues::{covering_name, covering_query, key_types, reading_besides_views, uncovered, views_to_cover};
 
@@ -36,8 +36,7 @@ struct Views {
 impl Views {
     async fn of(moving: &Moving) -> Result<Self, Stop> {
         let map = moving.store.load().await?.snapshot;
-        let shards: Vec<Shard> =
-            map.shards.iter().filter(|shard| shard.state.is_ready()).map(|shard| Shard::clone(shard)).collect();
+        let shards: Vec<Shard> = with_statements(&map).map(Shard::clone).collect();
         let home = shards.iter().find(|shard| shard.is_home);
         let home = home.ok_or_else(|| Stop::Again("the home shard is not ready".to_owned()))?;
         let mut site = open(home, moving).await?;
@@ -167,7 +166,7 @@ pub(super) async fn make(moving: &mut Moving) -> Result<(), Stop> {
 
 /// From every shard, when no text names them any more. Can be repeated.
 pub(super) async fn remove(moving: &mut Moving) -> Result<(), Stop> {
-    if moving.the_move.journal.get(REMEMBERED).is_none() {
+    if !are_made(&moving.the_move) {
         return Ok(());
     }
     let id = moving.the_move.id;
@@ -175,14 +174,31 @@ pub(super) async fn remove(moving: &mut Moving) -> Result<(), Stop> {
     moving.reach("exclusion_ended").await;
     moving.all_reached(ended).await?;
     let map = moving.store.load().await?.snapshot;
-    for shard in map.shards.iter().filter(|shard| shard.state.is_ready()) {
+    for shard in with_statements(&map) {
         let mut site = begun_on(shard, moving).await?;
-        site.act_patiently(&remove_sql(id)).await?;
-        // Of source and target it is needed to the end.
-        if ![&moving.the_move.source, &moving.the_move.target].contains(&&shard.name) {
-            site.act(&format!("DELETE FROM shardgate.term WHERE move_id = {}", id.0)).await?;
-        }
+        remove_from(&mut site, &moving.the_move).await?;
         moving.reach("view_uncovered").await;
+    }
+    Ok(())
+}
+
+/// Shards to which statements go. One that owes the clean-up of a move that was given up takes none before the moves that run now have ended.
+pub(super) fn with_statements(map: &MapSnapshot) -> impl Iterator<Item = &Shard> {
+    map.shards.iter().map(AsRef::as_ref).filter(|shard| shard.state.is_ready() && !shard.owes)
+}
+
+/// Or may be, on some shards.
+pub(super) fn are_made(the_move: &Move) -> bool {
+    the_move.remembers(REMEMBERED)
+}
+
+/// From one shard, under the driver's term there.
+pub(super) async fn remove_from(site: &mut Site, the_move: &Move) -> Result<(), Stop> {
+    let id = the_move.id;
+    site.act_patiently(&remove_sql(id)).await?;
+    // Of source and target it is needed to the end.
+    if ![&the_move.source, &the_move.target].contains(&&site.name) {
+        site.act(&format!("DELETE FROM shardgate.term WHERE move_id = {}", id.0)).await?;
     }
     Ok(())
 }
@@ -194,11 +210,16 @@ async fn open(shard: &Shard, moving: &Moving) -> Result<Site, SiteError> {
 /// With the driver's term.
 async fn begun_on(shard: &Shard, moving: &Moving) -> Result<Site, Stop> {
     let mut site = open(shard, moving).await?;
-    site.send(objects::SHARED).await?;
-    site.send(&format!("BEGIN; {OBJECTS} COMMIT")).await?;
-    site.take_term().await?;
+    begin(&mut site).await?;
     moving.confirm_term().await?;
     Ok(site)
+}
+
+/// What makes and removes them, and the driver's term.
+pub(super) async fn begin(site: &mut Site) -> Result<(), SiteError> {
+    site.send(objects::SHARED).await?;
+    site.send(&format!("BEGIN; {OBJECTS} COMMIT")).await?;
+    site.take_term().await.map(drop)
 }
 
 /// `view`: quoted. `query`: see [`covering_query`].

@@ -16,9 +16,9 @@ use super::moving::{Beside, Moving};
 use super::patience::{Patience, bounded_if_held};
 use super::states::{aborting, catching_up, cleaning_up, copying, cutting_over, failed, planned, preparing, switched, verifying};
 use super::stop::Stop;
-use super::{objects, one_sided, reverse, servers, terms};
+use super::{given_up, objects, one_sided, reverse, servers, terms};
 use crate::failpoint::Failpoints;
-use crate::shardmap::{Asked, Move, MoveId, MoveState, Progress, Store, StoreError, Term};
+use crate::shardmap::{Asked, Lost, Move, MoveId, MoveState, Progress, Store, StoreError, Term};
 
 /// Who drives.
 #[derive(Clone)]
@@ -112,6 +112,12 @@ impl Driver {
     async fn run(&self, the_move: Move, term: Term, beside: Beside) -> Result<(), Stop> {
         if the_move.state == MoveState::Planned && the_move.asked == Some(Asked::Abort) {
             return Err(Stop::Withdraw(the_move.abort_reason()));
+        }
+        if the_move.state != MoveState::Planned
+            && let Some(lost) = Lost::of(&the_move)
+        {
+            let ending = Box::pin(given_up::run(self, (&the_move, term), &beside, lost));
+            return bounded_if_held(Patience::if_held(&the_move), ending).await;
         }
         let is_abort_asked = the_move.asked == Some(Asked::Abort);
         let (state, reason) = (the_move.state, the_move.error.clone());

@@ -34,7 +34,7 @@ use tokio::time::{sleep, timeout};
 
 use super::site::{Site, SiteError};
 use super::stop::Stop;
-use crate::shardmap::{Fence, LEASE, Leases, MapSnapshot, Move, MoveId, ProxyBehind, Shard, Store, StoreError, Term};
+use crate::shardmap::{Fence, LEASE, Leases, Lost, MapSnapshot, Move, MoveId, ProxyBehind, Shard, Store, StoreError, Term};
 
 /// Why a shard cannot shut a proxy out, if one cannot.
 pub(super) type Trouble = Mutex<Option<String>>;
@@ -73,7 +73,10 @@ async fn one_look(store: &Store, the_move: &Move, leases: &mut Leases) -> Result
     let seen = store.proxies_silent(LEASE, &[]).await.map_err(unread)?;
     let map = store.load().await.map_err(unread)?.snapshot;
     for fence in &seen.fences {
-        for shard in missing(&map, fence).filter(|shard| [&the_move.source, &the_move.target].contains(&&shard.name)) {
+        let lost = Lost::of(the_move).map(|lost| lost.shard(the_move));
+        let is_needed =
+            |shard: &&Shard| [&the_move.source, &the_move.target].contains(&&shard.name) && lost != Some(shard.name.as_str());
+        for shard in missing(&map, fence).filter(is_needed) {
             shut_out_in_time(store, fence, shard).await?;
         }
     }

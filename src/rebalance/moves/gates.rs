@@ -20,15 +20,20 @@ pub(super) async fn remove(moving: &mut Moving) -> Result<(), Stop> {
     let id = moving.the_move.id;
     let store = moving.store.clone();
     for site in [&mut moving.source, &mut moving.target] {
-        for (table,) in site.rows::<(String,)>(&gated(id)).await? {
-            if !is_dropped(site, &objects::drop_triggers(id, &table), ATTEMPTS).await? {
-                site.act_patiently(&objects::disable_triggers(id, &table)).await?;
-            }
-        }
-        site.act_patiently(&format!("DELETE FROM shardgate.marker WHERE move_id = {};", id.0)).await?;
-        remove_left(site, id, &store).await?;
+        remove_from(site, id, &store).await?;
     }
     Ok(())
+}
+
+/// On one side.
+pub(super) async fn remove_from(site: &mut Site, id: MoveId, store: &Store) -> Result<(), Stop> {
+    for (table,) in site.rows::<(String,)>(&gated(id)).await? {
+        if !is_dropped(site, &objects::drop_triggers(id, &table), ATTEMPTS).await? {
+            site.act_patiently(&objects::disable_triggers(id, &table)).await?;
+        }
+    }
+    site.act_patiently(&format!("DELETE FROM shardgate.marker WHERE move_id = {};", id.0)).await?;
+    remove_left(site, id, store).await
 }
 
 /// `false`: others hold locks of the table.

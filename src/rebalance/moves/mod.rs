@@ -22,6 +22,8 @@
 //! After the switch the source's copies follow the target (`reverse`), so that the set can go back by the same steps with source and
 //! target exchanged, until the move is finished.
 //!
+//! Where one of both shards is lost for good a person gives the move up: it ends without it, if the other one owns the set (`given_up`).
+//!
 //! A crash before a switch leads back, after it forward, in both cases without a person: [`drive`] begins where the map says
 //! the move stands. Every act on a shard is one message that proves its driver's term (`site`).
 
@@ -38,6 +40,7 @@ mod deletion;
 mod direction;
 mod estimate;
 mod gates;
+pub(super) mod given_up;
 mod key_set;
 mod liveness;
 mod marker;

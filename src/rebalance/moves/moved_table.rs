@@ -4,6 +4,7 @@
 //! compared and cleaned by itself, as the map's other tables are: a primary key of the partition alone is enough, whatever the order
 //! of its columns, and a copy that is interrupted begins again with one partition. The map names the partitioned table only.
 
+use serde_json::{Value, json};
 use sqlx::FromRow;
 
 use super::key_set::{KeySet, NoCondition};
@@ -80,6 +81,26 @@ impl MovedTable {
             Some(Self { quoted: quoted_name(&schema, &name), schema, name, ..sharded.clone() })
         });
         Ok(holding.collect())
+    }
+
+    /// Which rows of it, for who deletes them when the move has ended long ago.
+    pub(super) fn to_journal(&self) -> Value {
+        json!({ "schema": self.schema, "name": self.name, "condition": self.condition })
+    }
+
+    /// `None`: it was not written so.
+    pub(super) fn of_journal(value: &Value) -> Option<Self> {
+        let text = |what: &str| value.get(what).and_then(Value::as_str).map(str::to_owned);
+        let (schema, name) = (text("schema")?, text("name")?);
+        Some(Self {
+            quoted: quoted_name(&schema, &name),
+            schema,
+            name,
+            key: Vec::new(),
+            condition: text("condition")?,
+            condition_old: String::new(),
+            condition_new: String::new(),
+        })
     }
 
     /// As a constant of type `regclass`.

@@ -50,11 +50,34 @@ pub(super) async fn unpublish(publisher: &mut Site, name: &str) -> Result<(), St
 
 /// Without asking the publisher: it may be away, and the slot is dropped by itself.
 async fn end_subscription(moving: &mut Moving, direction: Direction, name: &str) -> Result<(), Stop> {
+    if !stop_subscription(moving.subscriber(direction), name).await? {
+        return Ok(());
+    }
+    // These go first, while the subscription's number can be read.
+    if let Some(subscriber) = copy_slots::subscriber(moving.subscriber(direction), name).await? {
+        copy_slots::end(moving.publisher(direction), &[subscriber]).await?;
+    }
+    Ok(moving.subscriber(direction).act(&drop_subscription(name)).await?)
+}
+
+/// The same where the publisher is lost for good.
+pub(super) async fn unsubscribe(subscriber: &mut Site, name: &str) -> Result<(), Stop> {
+    if stop_subscription(subscriber, name).await? {
+        subscriber.act(&drop_subscription(name)).await?;
+    }
+    Ok(())
+}
+
+fn drop_subscription(name: &str) -> String {
+    format!("ALTER SUBSCRIPTION {name} SET (slot_name = NONE); DROP SUBSCRIPTION {name}")
+}
+
+/// `false`: there is none.
+async fn stop_subscription(subscriber: &mut Site, name: &str) -> Result<bool, Stop> {
     let here = format!("subname = '{name}' AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())");
     let exists = format!("SELECT EXISTS (SELECT FROM pg_subscription WHERE {here})");
-    let subscriber = moving.subscriber(direction);
     if !subscriber.value::<bool>(&exists).await? {
-        return Ok(());
+        return Ok(false);
     }
     subscriber.act(&format!("ALTER SUBSCRIPTION {name} DISABLE")).await?;
     let works = format!("SELECT EXISTS (SELECT FROM pg_stat_subscription WHERE subname = '{name}' AND pid IS NOT NULL)");
@@ -65,13 +88,7 @@ async fn end_subscription(moving: &mut Moving, direction: Direction, name: &str)
         }
         sleep(POLL_INTERVAL).await;
     }
-    // These go first, while the subscription's number can be read.
-    if let Some(subscriber) = copy_slots::subscriber(moving.subscriber(direction), name).await? {
-        copy_slots::end(moving.publisher(direction), &[subscriber]).await?;
-    }
-    let drop = format!("ALTER SUBSCRIPTION {name} SET (slot_name = NONE); DROP SUBSCRIPTION {name}");
-    moving.subscriber(direction).act(&drop).await?;
-    Ok(())
+    Ok(true)
 }
 
 pub(super) async fn end_slot(publisher: &mut Site, name: &str) -> Result<(), Stop> {

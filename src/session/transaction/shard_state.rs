@@ -6,6 +6,8 @@
 //!   maintenance   no connection is given out: who needs one waits for the map to change, up to pool.maintenance_timeout_ms; a
 //!                 statement over several shards waits before it uses the first of them
 //! ```
+//! One that may have rows of a move that was given up takes no statement at all, and nobody waits for it.
+//!
 //! A transaction that has begun there goes on to its end, its commit over several shards too. Who waits holds its map: the
 //! statement is planned, and may be sent as soon as the shard is back. A connection that is kept for a session cannot follow a shard
 //! to another server: such a session ends, and its client knows that what was there is gone.
@@ -81,9 +83,11 @@ impl Session {
 
     pub(in crate::session) async fn wait_for_shards(&mut self, shards: &[ShardId]) -> Result<(), Failure> {
         for shard in shards {
-            if in_maintenance(&self.gateway.map.load(), *shard).is_some()
-                && !self.transaction.participants.iter().any(|participant| participant.shard == *shard)
-            {
+            if in_maintenance(&self.gateway.map.load(), *shard).is_none() {
+                continue;
+            }
+            refuse_owing(&self.gateway.map.load(), *shard)?;
+            if !self.transaction.participants.iter().any(|participant| participant.shard == *shard) {
                 Box::pin(self.wait_out_maintenance(*shard)).await?;
             }
         }
@@ -92,6 +96,7 @@ impl Session {
 
     async fn wait_out_maintenance(&mut self, shard: ShardId) -> Result<(), Failure> {
         let Some(name) = in_maintenance(&self.gateway.map.load(), shard).map(str::to_owned) else { return Ok(()) };
+        refuse_owing(&self.gateway.map.load(), shard)?;
         let timeout = self.gateway.config.pool.maintenance_timeout();
         if self.wait_for_map(Instant::now() + timeout, |map| in_maintenance(map, shard).is_none()).await? {
             return Ok(());
@@ -200,6 +205,17 @@ pub(in crate::session) fn is_read_only(map: &MapSnapshot, shard: ShardId) -> boo
 /// What to say where it is not waited for.
 pub(in crate::session) fn any_in_maintenance(map: &MapSnapshot, shards: &[ShardId]) -> Option<PgError> {
     shards.iter().find_map(|shard| in_maintenance(map, *shard)).map(not_back)
+}
+
+/// In a transaction that has begun there, too: what it would read by the map of now is not left out of the texts any more.
+fn refuse_owing(map: &MapSnapshot, shard: ShardId) -> Result<(), PgError> {
+    let Some(shard) = map.shard(shard).filter(|shard| shard.owes) else { return Ok(()) };
+    let message = format!("shard \"{}\" is not used until an administrator has cleaned it", shard.name);
+    Err(PgError::new(SqlState::CANNOT_CONNECT_NOW, message)
+        .with_detail("A move was given up while it was away: it may have rows that another shard owns.")
+        .with_hint(
+            "\"shard-rebalance doctor --fix\" deletes them when the shard is back. Statements for other shards are not affected.",
+        ))
 }
 
 fn not_back(shard: &str) -> PgError {
