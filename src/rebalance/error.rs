@@ -70,7 +70,9 @@ impl From<StoreError> for RebalanceError {
         match error {
             StoreError::Refused(error) => {
                 let parts = [Some(error.message), error.detail, error.hint];
-                RebalanceError::Refused(parts.into_iter().flatten().collect::<Vec<_>>().join(". "))
+                // Details and hints are sentences, messages are not.
+                let parts = parts.iter().flatten().map(|part| part.trim_end_matches('.'));
+                RebalanceError::Refused(parts.collect::<Vec<_>>().join(". "))
             }
             StoreError::NotInitialised => RebalanceError::NotInitialised,
             other => {
