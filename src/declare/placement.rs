@@ -109,6 +109,7 @@ mod tests {
                 capacity: *capacity,
                 state: *state,
                 is_home: index == 0,
+                owes: false,
                 identity: None,
                 primary: Arc::default(),
             })

@@ -231,10 +231,10 @@ async fn a_move_that_has_lost_its_source_is_finished_without_it() {
             "reverse_enabled" => scene.standing(stands, &moved).await,
             _ => scene.standing(stands, &[&moved[..], &["--finish"]].concat()).await,
         };
-        scene.read_schema().await;
+        let moved = scene.owned_by("b").await;
+        scene.write(&moved).await;
         scene.stage.server_mut(Part::Source).kill().expect("killed");
         scene.refused(&["abort", &id, "--lost", "source"], &[&format!("finish {id} --lost source")]).await;
-        let moved = scene.owned_by("b").await;
         scene.write(&moved).await;
         scene.killed_at(point, Some(stands), &["finish", &id, "--lost", "source"]).await;
         assert_eq!(scene.stage.ended().await, "done", "{point}");
