@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::effects::{CONVERTS_BY_ARGUMENT, READS_BY_ARGUMENT};
 use super::{
     Catalog, ChangedSettings, DependencyTarget, DependentKind, FIRST_USER_OID, Function, Oid, Relation, RelationKind,
     SessionEffects, TriggerEvents,
@@ -416,26 +417,6 @@ struct Walk<'a> {
     changes_schema: Option<(SchemaEffect, Oid)>,
 }
 
-/// Functions of pg_catalog that run SQL or look at tables that their arguments name.
-const READS_BY_ARGUMENT: [&str; 16] = [
-    "query_to_xml",
-    "query_to_xmlschema",
-    "query_to_xml_and_xmlschema",
-    "cursor_to_xml",
-    "cursor_to_xmlschema",
-    "table_to_xml",
-    "table_to_xmlschema",
-    "table_to_xml_and_xmlschema",
-    "schema_to_xml",
-    "schema_to_xmlschema",
-    "schema_to_xml_and_xmlschema",
-    "database_to_xml",
-    "database_to_xmlschema",
-    "database_to_xml_and_xmlschema",
-    "ts_stat",
-    "ts_rewrite",
-];
-
 /// Of extensions, whose other functions are transparent: the trigger of `tcn`.
 const NOTIFYING_EXTENSION_FUNCTIONS: [&str; 1] = ["triggered_change_notification"];
 
@@ -627,6 +608,9 @@ impl<'a> Walk<'a> {
         }
         if may_be_built_in {
             self.effects.add(&SessionEffects::of_function(&name.name));
+        }
+        if may_be_built_in && CONVERTS_BY_ARGUMENT.contains(&name.name.as_str()) {
+            self.types();
         }
         for oid in meant {
             self.function(oid);

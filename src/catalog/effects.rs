@@ -316,7 +316,7 @@ impl SessionEffects {
                 effects.keeps(Kept::Replication);
             }
             _ if is_session_lock(name) => effects.keeps(Kept::AdvisoryLock),
-            _ if RUNS_TEXT.contains(&name) => effects.may_do_anything(),
+            _ if READS_BY_ARGUMENT.contains(&name) => effects.may_do_anything(),
             _ => {}
         }
         effects
@@ -342,7 +342,7 @@ impl SessionEffects {
     pub fn is_mentioned(definition: &str) -> bool {
         // Whole schemas are looked through, and hardly any definition has one of these.
         let may_be =
-            || ["set_", "setseed", "pg_", "dblink_", "_slot", "query_to_", "ts_"].iter().any(|part| definition.contains(part));
+            || ["set_", "setseed", "pg_", "dblink_", "_slot", "_to_xml", "ts_"].iter().any(|part| definition.contains(part));
         let leaves = |word: &str| matches!(word, "set_config" | "pg_settings") || !Self::of_function(word).is_nothing();
         may_be() && words(definition).any(leaves)
     }
@@ -353,8 +353,28 @@ fn is_session_lock(name: &str) -> bool {
     (name.starts_with("pg_advisory_lock") || name.starts_with("pg_try_advisory_lock")) && !name.contains("xact")
 }
 
-/// Functions of pg_catalog that run a text.
-const RUNS_TEXT: [&str; 5] = ["query_to_xml", "query_to_xmlschema", "query_to_xml_and_xmlschema", "ts_stat", "ts_rewrite"];
+/// Functions of pg_catalog that run SQL, or look at tables that their arguments name, which may be views.
+pub(super) const READS_BY_ARGUMENT: [&str; 16] = [
+    "query_to_xml",
+    "query_to_xmlschema",
+    "query_to_xml_and_xmlschema",
+    "cursor_to_xml",
+    "cursor_to_xmlschema",
+    "table_to_xml",
+    "table_to_xmlschema",
+    "table_to_xml_and_xmlschema",
+    "schema_to_xml",
+    "schema_to_xmlschema",
+    "schema_to_xml_and_xmlschema",
+    "database_to_xml",
+    "database_to_xmlschema",
+    "database_to_xml_and_xmlschema",
+    "ts_stat",
+    "ts_rewrite",
+];
+
+/// Functions of pg_catalog that make values of types that their arguments name, which may be domains with checks.
+pub(super) const CONVERTS_BY_ARGUMENT: [&str; 2] = ["pg_input_is_valid", "pg_input_error_info"];
 
 /// Volatile functions of known extensions that keep no state in the session.
 const HARMLESS_PREFIXES: [&str; 20] = [

@@ -72,7 +72,7 @@ fn of_node(node: Node<'_>, text: &str, context: &Context) -> SessionEffects {
         Node::DeclareCursorStmt(cursor) => of_node(cursor.query(), text, context),
         Node::CopyStmt(copy) => match copy.relation() {
             None => of_node(copy.query(), text, context),
-            Some(relation) => of_copy(relation, copy.is_from, context),
+            Some(relation) => of_copy(copy, relation, text, context),
         },
         Node::DoStmt(block) => of_block(block, context),
         Node::ExecuteStmt(execute) => execute.params().iter().fold(SessionEffects::default(), |mut all, argument| {
@@ -90,16 +90,21 @@ fn of_query(node: Node<'_>, text: &str, context: &Context) -> SessionEffects {
     context.catalog.session_effects(&body::references_of(node, text), text, &SqlBodyReader)
 }
 
-fn of_copy(relation: &nodes::RangeVar, is_from: bool, context: &Context) -> SessionEffects {
+/// The condition of a COPY FROM is evaluated for each row.
+fn of_copy(copy: &nodes::CopyStmt, relation: &nodes::RangeVar, text: &str, context: &Context) -> SessionEffects {
     let name =
         BodyName { schema: relation.schemaname().map(str::to_owned), name: relation.relname().unwrap_or_default().to_owned() };
-    let mut found = BodyReferences::default();
-    if is_from {
+    let condition = copy.where_clause();
+    let (mut found, text) = match condition {
+        Node::None => (BodyReferences::default(), ""),
+        _ => (body::references_of_expression(condition, text), text),
+    };
+    if copy.is_from {
         found.writes.insert(name, RowWrites::INSERT);
     } else {
         found.reads.push(name)
     }
-    context.catalog.session_effects(&found, "", &SqlBodyReader)
+    context.catalog.session_effects(&found, text, &SqlBodyReader)
 }
 
 fn of_block(block: &nodes::DoStmt, context: &Context) -> SessionEffects {
@@ -263,6 +268,8 @@ mod tests {
             ("DECLARE c CURSOR FOR SELECT set_tenant(1)", named("app.tenant")),
             ("DO $$ begin set search_path = a; end $$", named("search_path")),
             ("COPY (SELECT set_tenant(1)) TO STDOUT", named("app.tenant")),
+            ("COPY plain FROM STDIN WHERE set_tenant(id) <> 0", named("app.tenant")),
+            ("SELECT table_to_xml('v', true, false, '')", ChangedSettings::Any),
             ("EXECUTE p(set_tenant(1))", named("app.tenant")),
             ("UPDATE pg_settings SET setting = 1", ChangedSettings::Any),
             ("INSERT INTO checked VALUES (1)", ChangedSettings::Any),

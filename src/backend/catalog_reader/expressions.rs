@@ -273,6 +273,7 @@ FROM (
               FROM pg_index i JOIN pg_class ic ON ic.oid = i.indexrelid
               WHERE {relation i.indrelid} AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL
                  OR EXISTS (SELECT FROM pg_depend od WHERE od.classid = 'pg_class'::regclass AND od.objid = i.indexrelid AND od.refclassid = 'pg_opclass'::regclass))
+    UNION ALL SELECT 'pg_class'::regclass, partrelid, partrelid, 'partition key', 'partition' FROM pg_partitioned_table WHERE {relation partrelid}
     UNION ALL SELECT 'pg_trigger'::regclass, oid, tgrelid, tgname::text, 'trigger' FROM pg_trigger WHERE NOT tgisinternal AND tgqual IS NOT NULL AND {relation tgrelid}
 ) owner
 JOIN pg_depend d ON d.classid = owner.class AND d.objid = owner.oid
@@ -287,7 +288,7 @@ CROSS JOIN LATERAL (
               JOIN pg_depend cd ON cd.classid = 'pg_constraint'::regclass AND cd.objid = con.oid AND cd.refclassid = 'pg_proc'::regclass
               WHERE d.refclassid = 'pg_type'::regclass AND con.contypid = d.refobjid
 ) used
-WHERE (used.class = 'pg_proc'::regclass OR used.oid <> owner.relation)
+WHERE (used.class = 'pg_proc'::regclass OR (used.oid <> owner.relation AND owner.kind <> 'partition'))
   AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'shardgate')
 GROUP BY 1, 2, 3, 4, 5
 ORDER BY 1, 2, 3, 4, 5";
@@ -309,7 +310,8 @@ fn add_dependencies(rows: Vec<DependencyRow>, catalog: &mut Catalog) -> Result<(
             "policy" => DependentKind::Policy,
             "default" => DependentKind::Default,
             "check" => DependentKind::Check,
-            "index" => DependentKind::Index,
+            // PostgreSQL keeps no object of its own for the key of a partitioned table.
+            "index" | "partition" => DependentKind::Index,
             "trigger" => DependentKind::TriggerWhen,
             _ => return Err(CatalogError::Unexpected { what: "dependent", value: kind }),
         };

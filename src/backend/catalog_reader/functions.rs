@@ -389,7 +389,7 @@ struct ConversionRow {
     names: Vec<String>,
 }
 
-// Casts, checks of domains, and what operator classes call: those that users made, and not with an extension.
+// Casts, checks of domains, and what operator classes and ranges call: those that users made, and not with an extension.
 const CONVERSIONS: &str = "
 SELECT c.function::int8 AS function, c.is_implicit, coalesce(array_agg(t.oid::int8 ORDER BY t.oid) FILTER (WHERE t.oid IS NOT NULL), '{}') AS types,
        coalesce(array_agg(t.typname::text ORDER BY t.oid) FILTER (WHERE t.oid IS NOT NULL), '{}') AS names
@@ -399,6 +399,8 @@ FROM (SELECT castfunc::oid AS function, castcontext = 'i' AS is_implicit, castso
       JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = con.oid AND d.refclassid = 'pg_proc'::regclass
       WHERE con.contypid <> 0
       UNION ALL SELECT amproc::oid, true, amproclefttype, amprocrighttype FROM pg_amproc
+      UNION ALL SELECT f.oid, true, r.rngtypid, r.rngtypid FROM pg_range r
+                CROSS JOIN LATERAL (VALUES (r.rngsubdiff::oid), (r.rngcanonical::oid)) f (oid)
       UNION ALL SELECT o.oprcode::oid, true, ao.amoplefttype, ao.amoprighttype FROM pg_amop ao JOIN pg_operator o ON o.oid = ao.amopopr) c
 JOIN pg_proc p ON p.oid = c.function
 LEFT JOIN pg_type t ON t.oid IN (c.one, c.other) AND t.typnamespace <> 'pg_catalog'::regnamespace

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use super::{Access, BodyName, BodyReader, BodyReferences, CacheKey, Walk};
+use crate::catalog::effects::CONVERTS_BY_ARGUMENT;
 use crate::catalog::{Catalog, Function, Kept, Oid, Relation, RelationKind, SessionEffects};
 
 /// Whose definitions call something of PostgreSQL's own that leaves something behind; pg_depend does not list it.
@@ -66,7 +67,12 @@ impl Catalog {
         // One of pg_catalog may be meant beside those of users, unless the schema says which.
         if name.schema.as_deref().is_none_or(|schema| schema == "pg_catalog") {
             effects.add(&SessionEffects::of_function(&name.name));
+            if CONVERTS_BY_ARGUMENT.contains(&name.name.as_str()) {
+                effects.add(&self.cached(CacheKey::Anywhere, reader, |walk| walk.types()).effects);
+            }
         }
+        // Those of a session are not in the catalogue.
+        effects.is_unproven |= name.schema.as_deref() == Some("pg_temp");
         for oid in candidates.iter().filter(is_meant) {
             effects.add(&self.walked_function(*oid, reader).effects);
         }
@@ -105,7 +111,7 @@ impl Catalog {
 
 impl Walk<'_> {
     /// Casts may be implicit, and a domain's checks run wherever a value becomes one.
-    fn types(&mut self) {
+    pub(super) fn types(&mut self) {
         self.effects.add(&self.catalog.leaving_parts().anywhere);
         let conversions = self.catalog.conversions.iter().map(|conversion| conversion.function);
         for function in self.catalog.type_functions.values().flatten().copied().chain(conversions) {

@@ -27,6 +27,8 @@ pub(in crate::session) struct TemporaryTables {
     pub names: Vec<String>,
     /// The connection has, or had, some.
     is_used: bool,
+    /// Triggers, defaults, views and the like of them may call functions, which may leave something in the session.
+    call_functions: bool,
     /// `names` may be out of date.
     is_stale: bool,
     /// Something was created, changed or dropped since `version` was taken, or this was taken back.
@@ -46,6 +48,11 @@ impl TemporaryTables {
     /// There are some now.
     pub fn are_there(&self) -> bool {
         !self.names.is_empty()
+    }
+
+    /// A statement that works on them may call functions that it does not name.
+    pub fn call_functions(&self) -> bool {
+        self.call_functions
     }
 
     /// One of them may be meant somewhere in a text.
@@ -194,6 +201,7 @@ impl Session {
             row.first().and_then(Option::as_ref).map(|name| String::from_utf8_lossy(name).into_owned())
         };
         let names: Vec<String> = rows.iter().filter_map(name).collect();
+        self.temporary_tables.call_functions = rows.iter().any(|row| matches!(row.get(1), Some(Some(calls)) if **calls == *b"t"));
         self.temporary_tables.shapes = None;
         if self.temporary_tables.has_changed || names != self.temporary_tables.names {
             self.temporary_tables.version = Some(self.gateway.own_version());
@@ -255,5 +263,12 @@ fn pin(participant: &mut Participant) {
 
 const SAVEPOINT: &str = "SAVEPOINT shardgate_aside";
 const BACK: &str = "ROLLBACK TO SAVEPOINT shardgate_aside;RELEASE SAVEPOINT shardgate_aside";
-const NAMES: &str = "SELECT relname FROM pg_catalog.pg_class \
-    WHERE relnamespace = pg_catalog.pg_my_temp_schema() AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S', 'i', 'I') ORDER BY relname";
+// Functions of PostgreSQL itself are in no pg_depend: a view may call set_config().
+const NAMES: &str = "SELECT c.relname, c.relkind = 'v' \
+     OR EXISTS (SELECT FROM pg_catalog.pg_depend p JOIN pg_catalog.pg_depend f ON f.classid = p.classid AND f.objid = p.objid \
+                WHERE p.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND p.refobjid = c.oid \
+                  AND f.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass) \
+     OR EXISTS (SELECT FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_constraint d ON d.contypid = a.atttypid \
+                WHERE a.attrelid = c.oid AND a.attnum > 0 AND d.contypid <> 0) \
+    FROM pg_catalog.pg_class c \
+    WHERE c.relnamespace = pg_catalog.pg_my_temp_schema() AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S', 'i', 'I') ORDER BY c.relname";

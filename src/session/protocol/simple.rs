@@ -341,7 +341,8 @@ impl Session {
                 && statement.effects.is_none()
         };
         let asks_cluster = statements.iter().any(|statement| self.asks_cluster(statement));
-        if self.transaction.is_open() || asks_cluster || !statements.iter().all(is_plain) {
+        let calls_unseen = self.temporary_tables.call_functions();
+        if self.transaction.is_open() || asks_cluster || calls_unseen || !statements.iter().all(is_plain) {
             return Ok(None);
         }
         let mut common: Option<Reach> = None;

@@ -77,11 +77,14 @@ impl Session {
         let changes_schema = matches!(statement.command, Command::Ddl { .. } | Command::Maintenance);
         self.running.effects.of_statement = None;
         if matches!(statement.command, Command::Fetch { .. }) {
-            // The cursor's query goes on.
-            let may_set = self.shards_to_be_read().next().is_some();
-            self.running.effects.is_stale |= may_set;
+            self.note_effects_of_cursor();
         }
+        // What the parts of temporary tables call is not in the catalogue.
+        let of_temporary = || statement.has_unknown_names && self.temporary_tables.call_functions();
         match &statement.effects {
+            None if of_temporary() => {
+                self.note_effects(&Arc::new(SessionEffects { is_unproven: true, ..SessionEffects::default() }))
+            }
             None => Ok(()),
             // Done by the session itself.
             Some(_) if matches!(statement.command, Command::SetConfig(_)) => Ok(()),
@@ -91,10 +94,13 @@ impl Session {
                 Err(left_by_schema_change())
             }
             Some(effects) => {
-                let effects = match effects.is_to_be_named() {
+                let mut effects = match effects.is_to_be_named() {
                     true => Arc::new(effects.with_names(inputs.constants())),
                     false => Arc::clone(effects),
                 };
+                if !effects.is_unproven && of_temporary() {
+                    Arc::make_mut(&mut effects).is_unproven = true;
+                }
                 self.check_names_are_known(&effects, changes_schema)?;
                 let with_given = with_those_given(&effects, statement, inputs);
                 self.running.effects.told_by_words = match effects.kept.contains(&Kept::GivenText) {
@@ -131,6 +137,12 @@ impl Session {
     fn may_go_on(&mut self) -> bool {
         let mut is_last = || matches!(self.client.peek(), Ok(Some(header)) if header.tag == client_tag::SYNC);
         self.transaction.is_open() || (self.batch.is_open && !is_last())
+    }
+
+    /// The cursor's query goes on.
+    pub(in crate::session) fn note_effects_of_cursor(&mut self) {
+        let may_set = self.shards_to_be_read().next().is_some();
+        self.running.effects.is_stale |= may_set;
     }
 
     /// Settings that a function changes are those of one shard, from which the others get them.
@@ -363,9 +375,11 @@ impl Session {
         let behind: Vec<ShardId> = self.transaction.participants().iter().filter(is_behind).map(|one| one.shard).collect();
         for shard in behind {
             let Some(index) = self.transaction.index_of(shard) else { continue };
+            self.gateway.commits.failpoints.reach("before_set_over").await;
             self.transaction.catch_up(index, &self.gateway.registry);
             self.drain_with_flush(index).await?;
             self.sync(index).await?;
+            self.gateway.commits.failpoints.reach("after_set_over").await;
         }
         Ok(())
     }

@@ -78,6 +78,11 @@ const FUNCTIONS: &[&str] = &[
     "CREATE FUNCTION do_rows() RETURNS void LANGUAGE plpgsql AS $$ DECLARE r record; \
      BEGIN FOR r IN SELECT q FROM parts WHERE id = 4 LOOP EXECUTE 'SELECT ' || r.q; END LOOP; END $$",
     "INSERT INTO parts VALUES (4, 'set_config(''app.named'', ''x'', true)')",
+    "CREATE FUNCTION unchanging(x int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM set_tenant(x); PERFORM take_lock(77); RETURN x; END $$",
+    "CREATE TABLE parted (a int) PARTITION BY RANGE (unchanging(a))",
+    "CREATE TABLE parted_rest PARTITION OF parted DEFAULT",
+    "CREATE VIEW other_path AS SELECT set_path('other, public')",
+    "CREATE FUNCTION go_other() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM set_path('other, public'); RETURN NEW; END $$",
 ];
 
 /// Each leaves the name of a setting on its connection, which has an empty value from then on, and not NULL.
@@ -138,6 +143,10 @@ const LEAVING: &[&str] = &[
     "EXPLAIN ANALYZE SELECT set_path('other, public')",
     "COPY (SELECT set_path('other, public')) TO STDOUT",
     "UPDATE pg_settings SET setting = '9216' WHERE name = 'work_mem'",
+    "COPY watched FROM STDIN WHERE set_tenant(id) = '5'",
+    "COPY notes (id) FROM STDIN WHERE unchanging(id) = 5",
+    "INSERT INTO parted VALUES (5)",
+    "SELECT table_to_xml('other_path', true, false, '') IS NULL",
 ];
 
 /// The state of the connection that a new client gets, in one row: as its server sees it.
@@ -164,7 +173,11 @@ async fn what_a_function_leaves_is_not_met_by_the_next_client() {
                 if is_block {
                     succeed(&mut leaver, "BEGIN").await;
                 }
-                let told = leaver.ask(leaving).await;
+                leaver.query(leaving);
+                if leaving.contains("FROM STDIN") {
+                    leaver.put(b'd', b"1\n").put(b'c', b"");
+                }
+                let told = leaver.transcript().await;
                 assert!(!told.contains("E("), "{leaving}: {told}");
                 if is_block {
                     succeed(&mut leaver, "COMMIT").await;
@@ -261,6 +274,7 @@ async fn what_a_function_sets_is_the_sessions_by_postgresqls_rule() {
         what_a_function_is_given_counts(&mut client, mode).await;
         succeed(&mut client, "SELECT with_clause()").await;
         assert_eq!(client.value("SELECT current_setting('app.named', true)").await, "", "{mode}");
+        what_temporary_objects_set_counts(&mut plain.client().await, mode).await;
         settings_are_read_back_under_any_limit(&mut client, mode).await;
         settings_that_cannot_be_read_end_the_session(&plain, mode).await;
         // A prepared statement, and a whole text of several.
@@ -270,6 +284,29 @@ async fn what_a_function_sets_is_the_sessions_by_postgresqls_rule() {
         let told = client.ask("SELECT set_path('public'); SELECT x FROM w; SELECT set_tenant(9)").await;
         assert!(told.contains("D(public)"), "{mode}: {told}");
         assert_eq!(client.value(tenant).await, "9", "{mode}");
+    }
+}
+
+/// By what only the session's own connection knows of.
+async fn what_temporary_objects_set_counts(client: &mut WireClient, mode: &str) {
+    succeed(client, "SET search_path = public").await;
+    for (create, call) in [
+        ("CREATE TEMP TABLE own_default (a text DEFAULT set_path('other, public'))", "INSERT INTO own_default DEFAULT VALUES"),
+        (
+            "CREATE TEMP VIEW own_view AS SELECT set_config('search_path', 'other, public', false)",
+            "SELECT * FROM own_view; SELECT 1",
+        ),
+        (
+            "CREATE TEMP TABLE own_trigger (id int); \
+             CREATE TRIGGER go BEFORE INSERT ON own_trigger FOR EACH ROW EXECUTE FUNCTION go_other()",
+            "INSERT INTO own_trigger VALUES (1)",
+        ),
+    ] {
+        succeed(client, create).await;
+        succeed(client, call).await;
+        assert_eq!(client.value("SELECT x FROM w").await, "other", "{mode}: {call}");
+        succeed(client, "SET search_path = public").await;
+        assert_eq!(client.value("SELECT x FROM w").await, "public", "{mode}: {call}");
     }
 }
 
