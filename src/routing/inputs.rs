@@ -66,6 +66,66 @@ fn count_of_other_type() -> PgError {
     )
 }
 
+/// As the input function of the integer's type reads it.
+fn written_count(oid: Oid, bytes: &[u8]) -> Result<i64, PgError> {
+    let text = String::from_utf8_lossy(bytes);
+    let (name, range) = match oid {
+        oid::INT2 => ("smallint", i64::from(i16::MIN)..=i64::from(i16::MAX)),
+        oid::INT4 => ("integer", i64::from(i32::MIN)..=i64::from(i32::MAX)),
+        _ => ("bigint", i64::MIN..=i64::MAX),
+    };
+    let number = text.trim_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
+    let digits = number.strip_prefix(['+', '-']).unwrap_or(number);
+    let is_decimal = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    let is_of_base = ["0x", "0X", "0o", "0O", "0b", "0B"].iter().any(|base| digits.starts_with(base));
+    let is_later = digits
+        .bytes()
+        .all(|digit| digit == b'_' || if is_of_base { digit.is_ascii_alphanumeric() } else { digit.is_ascii_digit() });
+    match number.parse::<i64>() {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ if is_decimal => {
+            let message = format!("value \"{text}\" is out of range for type {name}");
+            Err(PgError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message))
+        }
+        // From PostgreSQL 16 on it may be a number: 0x1F, 1_000.
+        _ if is_later && digits.starts_with(|first: char| first.is_ascii_digit()) => Err(count_of_other_form()),
+        _ => {
+            let message = format!("invalid input syntax for type {name}: \"{text}\"");
+            Err(PgError::new(SqlState::INVALID_TEXT_REPRESENTATION, message))
+        }
+    }
+}
+
+/// As its receive function reads it. PostgreSQL infers int8 unless the client declares another integer.
+fn sent_count(parameter: u16, oid: Oid, bytes: &[u8]) -> Result<i64, PgError> {
+    let size = match oid {
+        oid::INT2 => 2,
+        oid::INT4 => 4,
+        _ => 8,
+    };
+    match bytes.get(..size) {
+        None => Err(PgError::new(SqlState::PROTOCOL_VIOLATION, "insufficient data left in message")),
+        Some(_) if bytes.len() > size => {
+            let message = format!("incorrect binary data format in bind parameter {parameter}");
+            Err(PgError::new(SqlState::INVALID_BINARY_REPRESENTATION, message))
+        }
+        Some(bytes) => {
+            let sign = if bytes.first().is_some_and(|byte| *byte >= 0x80) { u8::MAX } else { 0 };
+            let mut whole = [sign; 8];
+            whole.iter_mut().rev().zip(bytes.iter().rev()).for_each(|(to, from)| *to = *from);
+            Ok(i64::from_be_bytes(whole))
+        }
+    }
+}
+
+fn count_of_other_form() -> PgError {
+    PgError::unsupported(
+        "LIMIT or OFFSET with a parameter of this form is not supported across shards",
+        "The proxy cuts the merged rows, and reads decimal digits only.",
+        "Send the number in decimal digits.",
+    )
+}
+
 impl<'a> Inputs<'a> {
     /// A statement without parameters; `literals` as [`crate::sql::parse::lexer::scan`] finds them in the text.
     pub fn literals(text: &'a str, literals: &'a [Literal]) -> Self {
@@ -128,21 +188,16 @@ impl<'a> Inputs<'a> {
                 Some(Parameter { value: None, .. }) => return Ok(None),
                 // It is rounded as its type rounds.
                 Some(Parameter { oid, .. }) if !is_count(oid) => return Err(count_of_other_type()),
-                Some(Parameter { format: Format::Text, value: Some(bytes), .. }) => {
-                    std::str::from_utf8(bytes).ok().and_then(|text| text.trim().parse().ok())
+                Some(Parameter { format: Format::Text, value: Some(bytes), oid }) => return written_count(oid, bytes).map(Some),
+                Some(Parameter { format: Format::Binary, value: Some(bytes), oid }) => {
+                    return sent_count(*number, oid, bytes).map(Some);
                 }
-                // PostgreSQL infers int8 unless the client declares another integer.
-                Some(Parameter { format: Format::Binary, value: Some(bytes), .. }) => match bytes.len() {
-                    2 => bytes.try_into().ok().map(i16::from_be_bytes).map(i64::from),
-                    4 => bytes.try_into().ok().map(i32::from_be_bytes).map(i64::from),
-                    _ => bytes.try_into().ok().map(i64::from_be_bytes),
-                },
                 None => None,
             },
         };
         match number {
             Some(number) => Ok(Some(number)),
-            None => Err(PgError::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid value for LIMIT or OFFSET")),
+            None => Err(PgError::internal("a LIMIT or OFFSET without a value")),
         }
     }
 
@@ -325,6 +380,38 @@ mod tests {
 
     fn some(oid: Oid, text: &str) -> Option<(Oid, String)> {
         Some((oid, text.to_owned()))
+    }
+
+    #[test]
+    fn a_count_is_read_as_its_type_reads_it() {
+        let count = |oid: Oid, format: Format, bytes: &[u8]| {
+            let parameters = [Parameter { oid, format, value: Some(bytes) }];
+            Inputs::listed("", &[], &parameters).count(&Count::Parameter(1)).map_err(|error| error.message)
+        };
+        let written = |oid: Oid, text: &str| count(oid, Format::Text, text.as_bytes());
+        for (text, number) in [("7", 7), (" +07\n", 7), ("-1", -1), ("9223372036854775807", i64::MAX)] {
+            assert_eq!(written(0, text), Ok(Some(number)), "{text:?}");
+        }
+        for (oid, text, told) in [
+            (0, "", "invalid input syntax for type bigint: \"\""),
+            (oid::INT8, "1.0", "invalid input syntax for type bigint: \"1.0\""),
+            (oid::INT8, "5x", "invalid input syntax for type bigint: \"5x\""),
+            (oid::INT4, "- 5", "invalid input syntax for type integer: \"- 5\""),
+            (oid::INT2, "32768", "value \"32768\" is out of range for type smallint"),
+            (oid::INT4, "-2147483649", "value \"-2147483649\" is out of range for type integer"),
+            (oid::INT8, "9223372036854775808", "value \"9223372036854775808\" is out of range for type bigint"),
+        ] {
+            assert_eq!(written(oid, text), Err(told.to_owned()));
+        }
+        for text in ["0x1f", "1_000", "0b_1"] {
+            assert!(written(oid::INT8, text).is_err_and(|told| told.contains("not supported")), "{text}");
+        }
+        let sent = |oid: Oid, bytes: &[u8]| count(oid, Format::Binary, bytes);
+        assert_eq!(sent(oid::INT2, &[0xff, 0xfe]), Ok(Some(-2)));
+        assert_eq!(sent(oid::INT4, &[0, 1, 0, 0]), Ok(Some(65_536)));
+        assert_eq!(sent(oid::INT8, &i64::MIN.to_be_bytes()), Ok(Some(i64::MIN)));
+        assert_eq!(sent(oid::INT8, &[0; 4]), Err("insufficient data left in message".to_owned()));
+        assert_eq!(sent(oid::INT4, &[0; 8]), Err("incorrect binary data format in bind parameter 1".to_owned()));
     }
 
     #[test]

@@ -191,7 +191,10 @@ impl Session {
     ) -> Result<(), Failure> {
         let body = [b"\0\0".as_slice(), bind.after_names].concat();
         let bind = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
-        let mut cursor = self.open_gathered(query, gathering, &bind, Opening::Declare(declared.before)).await?;
+        let mut cursor = match self.open_gathered(query, gathering, &bind, Opening::Declare(declared.before)).await {
+            Err(Failure::Shard(error)) if !declared.is_hold && self.is_late(&error) => self.late_cursor(query, error).await?,
+            opened => opened?,
+        };
         let is_one_statement = !self.transaction.is_open() && !self.batch.is_open;
         if let (Source::Gathered(gathered), true) = (&mut cursor.source, declared.is_hold && is_one_statement) {
             self.hold(gathered).await?;
@@ -306,6 +309,7 @@ impl Session {
                     }
                 }
             }
+            Source::Late(error) => Err(Failure::Shard(error.clone())),
             // FETCH of a portal by its name.
             Source::Kept(_) | Source::Failed => Err(cannot_be_run(&name).into()),
         };
@@ -379,5 +383,5 @@ fn backwards() -> PgError {
 
 /// A Bind of nothing to nothing, results in text.
 const NO_VALUES: &[u8] = b"\0\0\0\0\0\0\0\0";
-const TEXT: &[u8] = &[];
-const BINARY: &[u8] = &[0, 1];
+pub(super) const TEXT: &[u8] = &[];
+pub(super) const BINARY: &[u8] = &[0, 1];

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::time::timeout;
 
 use super::super::{Failure, Session, lost};
@@ -12,6 +13,7 @@ use crate::execute::gather::{self, Fetch, GatherError, Opening};
 use crate::plan::Gathering;
 use crate::session::protocol::statement::Statement;
 use crate::session::reads::gather::{moved, release};
+use crate::session::reads::scatter::is_data_error;
 use crate::sql::analysis::Scroll;
 use crate::wire::{self, FieldDescription};
 
@@ -38,6 +40,20 @@ impl Session {
         let settings = self.settings_now();
         let scratch = self.gather_for_cursor(statement, gathering, bind, opening).await?;
         let source = Source::Gathered(Box::new(GatheredCursor { scratch, settings, columns }));
+        Ok(Cursor { source, life: Life::Transaction, savepoints: 0, scroll: Scroll::Unsaid, is_binary: false, rows })
+    }
+
+    /// An error of a row, which PostgreSQL would come to later. Nothing of the transaction has failed by it.
+    pub(super) fn is_late(&self, error: &[u8]) -> bool {
+        let participants = self.transaction.participants();
+        is_data_error(error) && participants.iter().all(|participant| participant.connection.status != b'E')
+    }
+
+    /// A cursor whose first FETCH gets the error.
+    pub(super) async fn late_cursor(&mut self, statement: &Arc<Statement>, error: Bytes) -> Result<Cursor, Failure> {
+        let rows = self.describe(statement).await?.rows.clone();
+        let rows = rows.ok_or_else(|| PgError::internal("a SELECT without columns"))?;
+        let source = Source::Late(error);
         Ok(Cursor { source, life: Life::Transaction, savepoints: 0, scroll: Scroll::Unsaid, is_binary: false, rows })
     }
 

@@ -83,7 +83,7 @@ impl Session {
             let held = match &mut cursor.source {
                 Source::Gathered(gathered) => Box::pin(self.hold(gathered)).await,
                 // Failed: PostgreSQL does not look at it either.
-                Source::Merged(_) | Source::Kept(_) | Source::Failed => Ok(()),
+                Source::Merged(_) | Source::Kept(_) | Source::Late(_) | Source::Failed => Ok(()),
             };
             self.open_cursors.by_name.insert(name, cursor);
             held?;

@@ -61,6 +61,8 @@ enum Source {
     Merged(Box<MergedCursor>),
     Gathered(Box<GatheredCursor>),
     Kept(Box<KeptRows>),
+    /// What was evaluated to gather its rows has failed, as FETCH does in PostgreSQL: the error.
+    Late(Bytes),
     /// A FETCH has failed, and with it what it had read.
     Failed,
 }
@@ -127,7 +129,7 @@ impl Session {
         match self.open_cursors.by_name.remove(name).map(|cursor| cursor.source) {
             Some(Source::Merged(cursor)) => self.close_merged(&cursor),
             Some(Source::Gathered(cursor)) => Box::pin(self.end_gathered(*cursor)).await,
-            Some(Source::Kept(_) | Source::Failed) | None => {}
+            Some(Source::Kept(_) | Source::Late(_) | Source::Failed) | None => {}
         }
         Ok(())
     }

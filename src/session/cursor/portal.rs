@@ -9,12 +9,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::super::{Failure, Session};
+use super::command::{BINARY, TEXT};
 use super::merged::NotMerged;
 use super::{Cursor, Source};
 use crate::backend::Connection;
 use crate::error::PgError;
 use crate::execute::gather::{Fetch, Opening};
 use crate::plan::Gathering;
+use crate::routing::Inputs;
 use crate::session::protocol::portals::cannot_be_run;
 use crate::session::protocol::statement::{Portal, Statement};
 use crate::shardmap::ShardId;
@@ -27,7 +29,24 @@ impl Session {
         let is_block = self.transaction.is_open() && !self.batch.is_implicit;
         // Rows are locked when it is executed.
         let has_locks = matches!(self.portals.get(name), Some(Portal::Scatter { statement, .. }) if statement.has_locks());
-        if name.is_empty() || !is_block || has_locks { Ok(()) } else { Box::pin(self.open_portal(name)).await }
+        if name.is_empty() || !is_block || has_locks || self.has_bad_count(name).await? {
+            return Ok(());
+        }
+        let is_gathered = matches!(self.portals.get(name), Some(Portal::Gather { .. }));
+        match Box::pin(self.open_portal(name)).await {
+            // Execute comes to it again.
+            Err(Failure::Shard(error)) if is_gathered && self.is_late(&error) => Ok(()),
+            opened => opened,
+        }
+    }
+
+    /// A negative LIMIT or OFFSET is an error of Execute.
+    async fn has_bad_count(&mut self, name: &Bytes) -> Result<bool, Failure> {
+        let Some(Portal::Scatter { statement, bind, .. }) = self.portals.get(name) else { return Ok(false) };
+        let (statement, bind) = (Arc::clone(statement), bind.clone());
+        let Some(Ok(merge)) = statement.analysis().map(|analysis| analysis.merge.as_ref()) else { return Ok(false) };
+        let types = &self.describe(&statement).await?.parameter_types;
+        Ok(self.spec(merge, &Inputs::bound(statement.text(), &statement.literals, &wire::bind(&bind)?, types)).is_err())
     }
 
     /// The unnamed portal of a shard is also that of the proxy's own statements and of those on several shards: `number` says whether
@@ -99,12 +118,12 @@ impl Session {
     }
 
     /// Execute of a portal that is a cursor already.
-    pub(super) async fn execute_opened(&mut self, name: &Bytes, row_limit: i32) -> Result<(), Failure> {
+    pub(in crate::session) async fn execute_opened(&mut self, name: &Bytes, row_limit: i32) -> Result<(), Failure> {
         let Some(mut cursor) = self.open_cursors.by_name.remove(name) else {
             return Err(PgError::internal("a portal that was not opened").into());
         };
         let run = self.run_portal(name, &mut cursor, row_limit).await;
-        if run.is_err() && matches!(cursor.source, Source::Merged(_)) {
+        if run.is_err() && matches!(cursor.source, Source::Merged(_) | Source::Late(_)) {
             cursor.source = Source::Failed;
         }
         self.open_cursors.by_name.insert(name.clone(), cursor);
@@ -147,21 +166,24 @@ impl Session {
             }
             Source::Merged(merged) => {
                 let bind = match self.portals.get(name) {
-                    Some(Portal::Scatter { bind, .. } | Portal::Gather { bind, .. }) => bind.clone(),
+                    Some(Portal::Scatter { bind, .. } | Portal::Gather { bind, .. }) => Some(bind.clone()),
+                    // DECLARE has made it.
+                    None => None,
                     Some(
                         Portal::Shard { .. }
                         | Portal::Own { .. }
                         | Portal::Write { .. }
                         | Portal::Finished { .. }
                         | Portal::Spent { .. },
-                    )
-                    | None => {
-                        return Err(PgError::internal("a cursor without its portal").into());
-                    }
+                    ) => return Err(PgError::internal("a cursor without its portal").into()),
                 };
-                let bind = wire::bind(&bind)?;
+                let formats = match &bind {
+                    Some(bind) => wire::bind(bind)?.result_formats,
+                    None if cursor.is_binary => BINARY,
+                    None => TEXT,
+                };
                 let wanted = u64::try_from(row_limit).ok().filter(|limit| *limit > 0);
-                let given = self.fetch_merged((merged, cursor.savepoints), wanted, Some(bind.result_formats)).await?;
+                let given = self.fetch_merged((merged, cursor.savepoints), wanted, Some(formats)).await?;
                 if wanted == Some(given) {
                     originate::bare(&mut self.client.output, shard_tag::PORTAL_SUSPENDED);
                 } else {
@@ -173,6 +195,7 @@ impl Session {
                 self.give_kept(kept, u64::try_from(row_limit).ok().filter(|limit| *limit > 0));
                 Ok(())
             }
+            Source::Late(error) => Err(Failure::Shard(error.clone())),
             Source::Failed => Err(cannot_be_run(name).into()),
         }
     }

@@ -16,10 +16,12 @@ use super::describe::Description;
 use super::statement::{Portal, Run, Statement};
 use crate::backend::{Connection, Reply};
 use crate::error::{PgError, SqlState};
+use crate::routing::Inputs;
 use crate::session::cursor::already_exists;
 use crate::session::{Failure, Session};
+use crate::shard_key::Format;
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{Analysis, Command, QueryKind};
+use crate::sql::analysis::{Analysis, Command, Count, QueryKind};
 use crate::telemetry::RouteKind;
 use crate::wire::{self, originate, shard_tag};
 
@@ -86,7 +88,9 @@ impl Session {
     ) -> Result<(), Failure> {
         self.answer_parse().await?;
         self.check_portal_is_new(portal, None)?;
-        check_result_formats(bind, &*self.describe(statement).await?).map_err(Failure::from)
+        let description = self.describe(statement).await?;
+        check_counts(statement, bind, &description.parameter_types)?;
+        check_result_formats(bind, &description).map_err(Failure::from)
     }
 
     /// A named portal must not exist, nor a cursor of its name. On the shard where it would lie, PostgreSQL knows better whether it
@@ -107,6 +111,9 @@ impl Session {
         self.note_effects_of_portal(name)?;
         if matches!(self.portals.get(name), Some(Portal::Shard { .. })) {
             self.check_locks_are_right()?;
+        }
+        if self.portals.get(name).is_none() && Box::pin(self.execute_declared(name, limit)).await? {
+            return Ok(());
         }
         match self.portals.get_mut(name).ok_or_else(|| no_portal(name))? {
             Portal::Shard { shard, nested, number, run, .. } => {
@@ -150,6 +157,28 @@ impl Session {
                 Box::pin(self.execute_several(name, limit)).await
             }
         }
+    }
+
+    /// Of a cursor that DECLARE has made. False: there is none of this name.
+    async fn execute_declared(&mut self, name: &[u8], limit: i32) -> Result<bool, Failure> {
+        let of_shard = std::str::from_utf8(name).ok().and_then(|name| self.cursors.get(name)).map(|cursor| cursor.shard);
+        if of_shard.is_none() && !self.open_cursors.contains(name) {
+            return Ok(false);
+        }
+        self.check_transaction()?;
+        self.note_effects_of_cursor();
+        if let Some(shard) = of_shard {
+            let write = |connection: &mut Connection| {
+                connection.output.execute(name, limit);
+                connection.expect(Reply::Execute, true);
+            };
+            return self.forward(shard, write).await.map(|()| true);
+        }
+        if let Some(index) = self.current_index() {
+            self.drain_with_flush(index).await?;
+        }
+        self.batch.current = None;
+        self.execute_opened(&Bytes::copy_from_slice(name), limit).await.map(|()| true)
     }
 
     /// Of one shard, which may not be the one that has failed, or the proxy's own.
@@ -211,6 +240,44 @@ fn tag_of_none(kind: QueryKind) -> &'static str {
         QueryKind::Delete => "DELETE 0",
         QueryKind::Merge => "MERGE 0",
     }
+}
+
+/// Values of LIMIT and OFFSET are read by the proxy, and by no shard. As PostgreSQL says it.
+fn check_counts(statement: &Statement, bind: &wire::Bind<'_>, types: &[u32]) -> Result<(), PgError> {
+    let merge = statement.analysis().and_then(|analysis| analysis.merge.as_ref().ok());
+    let mut counts: Vec<(u16, &Count)> = merge
+        .into_iter()
+        .flat_map(|merge| [&merge.limit, &merge.offset])
+        .filter_map(|count| match count.as_ref()? {
+            count @ Count::Parameter(number) => Some((*number, count)),
+            Count::Constant(_) | Count::Literal(_) | Count::Column(_) => None,
+        })
+        .collect();
+    counts.sort_unstable_by_key(|(number, _)| *number);
+    let inputs = Inputs::bound(statement.text(), &statement.literals, bind, types);
+    for (number, count) in counts {
+        match inputs.count(count) {
+            Err(error) if error.code != SqlState::FEATURE_NOT_SUPPORTED => {
+                return Err(error.with_context(of_parameter(bind, number)));
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// In the words of PostgreSQL's `bind_param_error_callback`, which by default shows no part of a value.
+fn of_parameter(bind: &wire::Bind<'_>, number: u16) -> String {
+    let portal = match bind.portal {
+        b"" => "unnamed portal".to_owned(),
+        name => format!("portal \"{}\"", String::from_utf8_lossy(name)),
+    };
+    let value = match bind.parameter(usize::from(number).wrapping_sub(1)) {
+        Some((Format::Text, Some(b""))) => " = ''",
+        Some((Format::Text, _)) => " = '...'",
+        Some((Format::Binary, _)) | None => "",
+    };
+    format!("{portal} parameter ${number}{value}")
 }
 
 /// As PostgreSQL says it.

@@ -390,7 +390,7 @@ pub(in crate::session) fn with_hidden_formats(bind: &wire::Bind<'_>, hidden: usi
 }
 
 /// SQLSTATE class 22.
-pub(super) fn is_data_error(frame: &[u8]) -> bool {
+pub(in crate::session) fn is_data_error(frame: &[u8]) -> bool {
     let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
     wire::error_fields(body).is_ok_and(|fields| fields.sqlstate().is_some_and(|sqlstate| sqlstate.starts_with(b"22")))
 }

@@ -111,3 +111,19 @@ SET bytea_output = 'escape';
 FETCH PRIOR FROM c;
 ROLLBACK;
 --! end
+-- What is evaluated to gather the rows fails when they are fetched.
+--! script
+BEGIN;
+DECLARE c CURSOR FOR SELECT p.id FROM people p WHERE p.age > (SELECT avg(1 / (q.id - q.id)) FROM people q) ORDER BY p.id;
+SELECT count(*) FROM people;
+CLOSE c;
+DECLARE c CURSOR FOR SELECT p.id, o.id FROM people p JOIN shop.orders o ON o.person_id = p.id AND o.id IN (SELECT 1 / (n - n) FROM posts) ORDER BY 1, 2;
+SAVEPOINT s;
+FETCH 1 FROM c;
+SELECT 1;
+ROLLBACK TO s;
+FETCH 1 FROM c;
+ROLLBACK TO s;
+SELECT count(*) FROM people;
+COMMIT;
+--! end
