@@ -3,7 +3,8 @@
 //! That each shard may merge its part is proven with a stand-in for the source, of rows that are sharded like the target by the
 //! columns that the rows are split by: what makes a MERGE of such a source wrong over several shards makes this one wrong.
 //! A row without a key matches nothing; one shard has it, so that it fails, or is left out, once. So it is with a row whose key has no
-//! shard, which may do nothing at all: that shard merges it before all others, and says how many rows it has changed.
+//! shard, which may do nothing at all: that shard merges it before all others, and says how many rows it has changed. Where ON names
+//! the key without the source, all rows are such ones.
 
 use super::staged::{Asked, Clock, Staging, put_defaults};
 use super::write::{Request, Shown, Writing, WritingKind};
@@ -12,8 +13,9 @@ use crate::routing::{Inputs, Reach};
 use crate::session::route::Route;
 use crate::session::{Failure, Session};
 use crate::shardmap::ShardId;
-use crate::sql::analysis::{Analysis, Splice};
-use crate::sql::rewrite::staging::{Answer, Merging, is_under_with, spliced};
+use crate::sql::analysis::{Analysis, Part, Scope, Splice};
+use crate::sql::parse::lexer::Literal;
+use crate::sql::rewrite::staging::{Answer, Merging, Stage, is_under_with, spliced};
 
 /// The places of the source's rows.
 #[derive(Default)]
@@ -128,29 +130,48 @@ impl Session {
         }
     }
 
-    /// The key that all rows would be merged into has no shard: right if there are none.
-    pub(in crate::session) async fn merge_without_rows(
+    /// The key that all rows would be merged into has no shard: right if there are none, or nothing is done with them.
+    pub(in crate::session) async fn merge_without_shard(
         &mut self,
-        staging: &Staging,
+        (staging, source): (&Staging, &Stage),
         answer: &Answer,
         alone: &str,
         asked: &Asked<'_>,
+        begins: bool,
     ) -> Result<String, Failure> {
-        if !answer.rows.is_empty() {
-            return Err(staging.refusal().clone().into());
+        if answer.rows.is_empty() {
+            self.check_privileges(alone, asked).await?;
+            return Ok(NOTHING_MERGED.to_owned());
         }
-        self.check_privileges(alone, asked).await?;
+        let refusal = || staging.refusal().clone();
+        let text = source.constant(answer, &self.context.catalog)?.ok_or_else(refusal)?;
+        let text = spliced(alone, &[Splice { start: source.start, end: source.end, text }]);
+        let shard = self.shard_of_matched(&text, asked).await?.ok_or_else(refusal)?;
+        if begins {
+            self.begin_one_statement();
+        }
+        self.merge_nothing(shard, text, refusal(), asked).await?;
         Ok(NOTHING_MERGED.to_owned())
+    }
+
+    /// The shard that has all rows of the target that ON may match, if one has them.
+    async fn shard_of_matched(&mut self, text: &str, asked: &Asked<'_>) -> Result<Option<ShardId>, Failure> {
+        let read = self.read_anew(text).await?;
+        let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("a staged MERGE is empty"))?;
+        let mut matched = statement.clone();
+        let Scope::Placed { parts, .. } = &mut matched.scope else { return Ok(None) };
+        parts.retain(|part| !matches!(part, Part::Sharded { stores: true, .. }));
+        match self.route(&matched, &inputs_of(text, &read.literals, asked)).await {
+            Ok(route) => Ok(route.shard()),
+            Err(Failure::Error(_)) => Ok(None),
+            Err(failure) => Err(failure),
+        }
     }
 
     async fn prove_merging(&mut self, staging: &Staging, text: &str, asked: &Asked<'_>) -> Result<(), Failure> {
         let read = self.read_anew(text).await?;
         let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("a staged MERGE is empty"))?;
-        let inputs = match asked {
-            Asked::Text { .. } | Asked::Own => Inputs::literals(text, &read.literals),
-            Asked::Bound { bind, description } => Inputs::bound(text, &read.literals, bind, &description.parameter_types),
-        };
-        match self.route(statement, &inputs).await? {
+        match self.route(statement, &inputs_of(text, &read.literals, asked)).await? {
             route @ Route::Write(_) if !self.draws(statement) => {
                 self.note_numbers_of(statement.numbers, &route);
                 Ok(())
@@ -213,6 +234,13 @@ impl Session {
             }
             Err(failure) => Err(failure),
         }
+    }
+}
+
+fn inputs_of<'a>(text: &'a str, literals: &'a [Literal], asked: &Asked<'a>) -> Inputs<'a> {
+    match asked {
+        Asked::Text { .. } | Asked::Own => Inputs::literals(text, literals),
+        Asked::Bound { bind, description } => Inputs::bound(text, literals, bind, &description.parameter_types),
     }
 }
 

@@ -249,7 +249,7 @@ impl Session {
         }
         if let Some(source) = &staging.stages.unsplit {
             let answer = self.answer_stage(source, &with, &staging.stages, clock.as_ref()).await?;
-            return Box::pin(self.merge_without_rows(staging, &answer, alone, asked)).await;
+            return Box::pin(self.merge_without_shard((staging, source), &answer, alone, asked, begins)).await;
         }
         if let Some(merging) = &staging.stages.merging {
             let answer = self.answer_stage(&merging.source, &with, &staging.stages, clock.as_ref()).await?;

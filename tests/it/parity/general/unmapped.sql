@@ -56,6 +56,21 @@ MERGE INTO books b USING languages s ON b.isbn = '000000000Q' WHEN MATCHED THEN 
 MERGE INTO books b USING (SELECT '000000000Q' AS isbn) s ON b.isbn = s.isbn WHEN MATCHED THEN DELETE;
 MERGE INTO books b USING (VALUES ('000000000Q', 'x')) s (isbn, title) ON b.isbn = s.isbn WHEN MATCHED THEN UPDATE SET title = s.title WHEN NOT MATCHED THEN DO NOTHING;
 MERGE INTO books b USING (SELECT title FROM books WHERE isbn = '0000079191') s ON b.isbn = '000000000Q' WHEN MATCHED THEN UPDATE SET title = s.title;
+MERGE INTO books b USING languages s ON b.isbn = '000000000Q' WHEN NOT MATCHED AND s.code = 'nowhere' THEN INSERT VALUES ('000000000Q', s.name);
+MERGE INTO books b USING (SELECT 1 AS n) s ON b.isbn = '000000000Q' AND s.n = 1 WHEN MATCHED THEN DELETE WHEN NOT MATCHED AND s.n > 1 THEN INSERT VALUES ('000000000Q', 'Nowhere');
+MERGE INTO books b USING (SELECT title FROM books WHERE pages > 0) s ON b.isbn = '000000000Q' WHEN NOT MATCHED AND s.title IS NULL THEN INSERT VALUES ('000000000Q', s.title);
+MERGE INTO books b USING languages s ON b.isbn = '0000079191' WHEN MATCHED THEN DO NOTHING WHEN NOT MATCHED THEN INSERT VALUES ('000000000Q', s.name);
+--! 000000000Q | nowhere
+MERGE INTO books b USING languages s ON b.isbn = $1 WHEN MATCHED THEN DELETE WHEN NOT MATCHED AND s.code = $2 THEN INSERT VALUES ($1, s.name);
+--! script
+BEGIN;
+MERGE INTO books b USING languages s ON b.isbn = '000000000Q' WHEN NOT MATCHED AND s.code = 'nowhere' THEN INSERT VALUES ('000000000Q', s.name);
+SELECT count(*) FROM books WHERE isbn = '0000079191';
+COMMIT;
+--! end
+UPDATE books SET isbn = '000000000Q' WHERE isbn = '0000079191' AND pages < 0;
+--! no shard
+MERGE INTO books b USING languages s ON b.isbn = '000000000Q' WHEN NOT MATCHED AND s.code = (SELECT min(code) FROM languages) THEN INSERT VALUES ('000000000Q', s.name);
 --! no shard
 MERGE INTO books b USING (VALUES ('000000000Q', 1), ('0000079191', 11)) s (isbn, pages) ON b.isbn = s.isbn WHEN MATCHED THEN UPDATE SET pages = 12 WHEN NOT MATCHED AND s.pages < 4 THEN INSERT VALUES (s.isbn, 'Nowhere', s.pages);
 SELECT pages FROM books WHERE isbn = '0000079191';
