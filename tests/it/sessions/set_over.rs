@@ -1,8 +1,11 @@
 //! What the client sets or resets itself over what a function has set before, in the same transaction and in the next one: the last
 //! one counts on every shard, as on one server.
 
+use std::time::{Duration, Instant};
+
 use super::stage::{Stage, succeed};
-use crate::support::{ProxyOptions, WireClient};
+use crate::support::{Proxy, ProxyOptions, WireClient};
+use crate::transactions::Points;
 
 const FUNCTIONS: &[&str] = &[
     "CREATE FUNCTION set_tenant(t text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN set_config('app.tenant', t, false); END $$",
@@ -140,4 +143,109 @@ async fn blocks_that_fail_at_once(stage: &Stage) {
     assert!(told.contains("E(25001 ") && told.ends_with("Z(I)"), "{told}");
     assert!(client.ask("BEGIN; SELECT 1; BEGIN ISOLATION LEVEL SERIALIZABLE").await.ends_with("Z(E)"));
     succeed(&mut client, "ROLLBACK").await;
+}
+
+/// Who is killed where a connection is told, before the COMMIT, what was set over what a function had set there.
+#[derive(Clone, Copy, Debug)]
+enum Killed {
+    Proxy,
+    Shard,
+    Client,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_dies_while_a_connection_is_told_leaves_nothing() {
+    let points = Points::new();
+    let settings = vec![("pool.size_per_shard", "2".to_owned()), ("pool.late_joiner_share", "0".to_owned())];
+    let options = || ProxyOptions { settings: settings.clone(), ..points.options() };
+    let mut stage = Stage::start(3, options()).await;
+    let mut client = stage.client().await;
+    for function in FUNCTIONS {
+        succeed(&mut client, function).await;
+    }
+    drop(client);
+    let mut balance: i32 = 900;
+    for killed in [Killed::Proxy, Killed::Shard, Killed::Client] {
+        for point in ["before_set_over", "after_set_over"] {
+            balance += 1;
+            let mut one = stage.client().await;
+            succeed(&mut one, TENANT).await;
+            succeed(&mut one, "BEGIN").await;
+            for shard in 0..3 {
+                succeed(&mut one, &format!("UPDATE accounts SET balance = {balance} WHERE id = {}", stage.key(shard, 0))).await;
+            }
+            succeed(&mut one, "SELECT set_tenant('5'), be_lodger()").await;
+            succeed(&mut one, "SET app.tenant = '6'; RESET ROLE").await;
+            points.arm(point, if matches!(killed, Killed::Proxy) { "abort" } else { "hold" });
+            one.query("COMMIT");
+            one.flush().await;
+            let wanted = kill(killed, &mut stage, one, (&points, point), &options).await;
+            assert_eq!(until_settled(&stage, balance).await, wanted, "{killed:?} at {point}");
+            // The next clients have all connections of the pools.
+            let mut next = [stage.client().await, stage.client().await];
+            for next in &mut next {
+                succeed(next, "BEGIN").await;
+                for shard in 0..3 {
+                    let state = "SELECT format('%s %s', coalesce(current_setting('app.tenant', true), 'null'), current_user = session_user)";
+                    let state = next.value(&format!("{state} FROM accounts WHERE id = {}", stage.key(shard, 0))).await;
+                    assert_eq!(state, "null t", "{killed:?} at {point}");
+                }
+            }
+        }
+    }
+    stage.assert_log_is_clean();
+}
+
+/// On how many shards the transaction is to be there afterwards.
+async fn kill(
+    killed: Killed,
+    stage: &mut Stage,
+    mut one: WireClient,
+    (points, point): (&Points, &str),
+    options: &dyn Fn() -> ProxyOptions,
+) -> usize {
+    match killed {
+        Killed::Proxy => {
+            assert!(one.rest().await.is_empty(), "killed at {point}");
+            points.release(point);
+            stage.proxy = Proxy::start(&stage.cluster, options());
+            0
+        }
+        Killed::Shard => {
+            points.until_reached(point).await;
+            let shard = stage.cluster.connect_shard(0).await;
+            let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity \
+                       WHERE datname = current_database() AND state = 'idle in transaction'";
+            assert_eq!(shard.query(end, &[]).await.expect("terminated").len(), 1, "at {point}");
+            points.release(point);
+            let told = one.transcript().await;
+            assert!(told.starts_with("E(08006 ") && told.ends_with("Z(I)"), "{point}: {told}");
+            // As before the transaction.
+            assert_eq!(on_each(stage, &mut one).await, "0 4MB postgres", "{point}");
+            0
+        }
+        Killed::Client => {
+            points.until_reached(point).await;
+            drop(one);
+            points.release(point);
+            3
+        }
+    }
+}
+
+/// On how many shards this balance is, once no transaction is open or prepared.
+async fn until_settled(stage: &Stage, balance: i32) -> usize {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut found = 0;
+    for shard in 0..3 {
+        let direct = stage.cluster.connect_shard(shard).await;
+        let open = "SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
+                    WHERE d.datname = current_database() AND l.relation = 'accounts'::regclass AND l.mode = 'RowExclusiveLock'";
+        while !direct.query(open, &[]).await.expect("locks").is_empty() {
+            assert!(Instant::now() < deadline, "a transaction stays open");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        found += direct.query("SELECT FROM accounts WHERE balance = $1", &[&balance]).await.expect("rows").len();
+    }
+    found
 }
