@@ -130,7 +130,11 @@ pub fn in_the_way(members: &[MovedTableFacts], key: &[String]) -> Vec<InTheWay> 
     let usual =
         format!("ALTER TABLE … REPLICA IDENTITY USING INDEX … with a unique index of columns that are NOT NULL and hold {columns}");
     let identified = if identified.is_empty() { usual } else { identified };
-    add(&lacks_key, &|names| format!("the primary key of {names}, or its replica identity, lacks the shard key, or is DEFERRABLE"), identified);
+    add(
+        &lacks_key,
+        &|names| format!("the primary key of {names}, or its replica identity, lacks the shard key, or is DEFERRABLE"),
+        identified,
+    );
     let is_generated = |facts: &MovedTableFacts| facts.has_generated_key;
     let given = each(&is_generated, &|_, table| {
         let drops: Vec<String> =
