@@ -22,6 +22,7 @@ pub mod residues;
 pub mod rewrite;
 mod second;
 mod statement;
+mod temporary_parts;
 #[cfg(test)]
 mod testing;
 pub mod utility;

@@ -18,7 +18,7 @@ use super::rewrite::{clock, drawing};
 use super::utility::shardgate_call::{self, Naming};
 use super::utility::table_as::{self, TableAs};
 use super::utility::{cluster_state, execute, own_relations, session_command, set_config, set_sequence};
-use super::{ddl, parse};
+use super::{ddl, parse, temporary_parts};
 use crate::error::{PgError, SqlState};
 
 /// The text and where the statement is in it.
@@ -432,12 +432,15 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
     schema_guard::guard(node, source.alone(), context)?;
     if let Node::ViewStmt(view) = node {
         match view.view().is_some_and(ddl::is_temporary) {
-            true => check_temporary_view(view, source, context)?,
+            true => temporary_parts::check_view(view, source, context)?,
             false if mentioned(source, context).is_some() => return Err(of_temporary("CREATE VIEW")),
             false => {}
         }
     }
     let is_temporary = found.creates_temporary.is_some() || named_relations::is_of_temporary(node, source, context)?;
+    if is_temporary {
+        temporary_parts::check(node, source, context)?;
+    }
     let scope = if is_temporary { at_home() } else { Scope::EveryShard };
     let mut command = found.into_command();
     if let Command::Ddl { renames, numbered, timed, altered, locks, redefines, takes, .. } = &mut command {
@@ -454,23 +457,6 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
 
 fn at_home() -> Scope {
     Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) }
-}
-
-/// A temporary view is on the home shard's connection alone, and there it finds that shard's rows.
-fn check_temporary_view(view: &nodes::ViewStmt, source: Source<'_>, context: &Context) -> Result<(), PgError> {
-    let Node::SelectStmt(select) = view.query() else { return Ok(()) };
-    let mut reader = Reader::new(context, source.text, source.literals);
-    reader.outermost(select)?.ok();
-    let placement = placing::finish(reader, Command::Query(QueryKind::Select), Ok(Merge::default()));
-    match placement.scope {
-        Scope::Placed { parts, .. } if parts.iter().all(|part| matches!(part, Part::Home)) => Ok(()),
-        Scope::Replicated | Scope::Tableless | Scope::System => Ok(()),
-        _ => Err(PgError::unsupported(
-            "a temporary view of sharded tables is not supported",
-            "It would be on one connection to the home shard, which does not have the rows of others.",
-            "Create it in another schema, and drop it when it is not needed any more.",
-        )),
-    }
 }
 
 /// What is sent to every shard as it is and makes these schema changes, perhaps among others.

@@ -245,6 +245,11 @@ impl<'c> Reader<'c> {
         self.note_function(function, place, &Call { closure, sets: CallSets::Nothing });
     }
 
+    /// A function that a part of a table calls.
+    pub fn note_part(&mut self, function: &Function) {
+        self.note_user_function(function, Place::Output);
+    }
+
     /// A function whose name stands in the statement: the settings that it changes are followed.
     fn note_called_function(&mut self, function: &Function, at: CallAt<'_, '_>) {
         let mut of_call = match !self.is_declared(function) && !is_transparent(function) {

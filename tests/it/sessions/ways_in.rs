@@ -302,4 +302,41 @@ const WAYS: &[(&str, &[&str])] = &[
             "SELECT settled() FROM accounts WHERE id = {key}",
         ],
     ),
+    // The session keeps its connection from here on.
+    (
+        "default of a temporary table",
+        &[
+            "CREATE TEMP TABLE own_default (id int, n int DEFAULT total())",
+            "INSERT INTO own_default (id) VALUES (1)",
+            "SELECT n FROM own_default",
+        ],
+    ),
+    (
+        "check of a temporary table",
+        &[
+            "CREATE TEMP TABLE own_check (n int)",
+            "ALTER TABLE own_check ADD CHECK (n < total())",
+            "INSERT INTO own_check VALUES (99)",
+            "SELECT n FROM own_check",
+        ],
+    ),
+    (
+        "trigger of a temporary table",
+        &[
+            "CREATE TEMP TABLE own_trigger (id int, n int)",
+            "CREATE TRIGGER fill BEFORE INSERT ON own_trigger FOR EACH ROW EXECUTE FUNCTION fill()",
+            "INSERT INTO own_trigger VALUES (1, 0)",
+            "SELECT n FROM own_trigger",
+        ],
+    ),
+    (
+        "rule of a temporary table",
+        &[
+            "CREATE TEMP TABLE own_rule (n int)",
+            "CREATE RULE also AS ON INSERT TO own_rule DO ALSO DELETE FROM counted WHERE id = 100",
+            "INSERT INTO own_rule VALUES (1)",
+            "SELECT count(*) FROM counted",
+            "INSERT INTO counted VALUES (100) ON CONFLICT DO NOTHING",
+        ],
+    ),
 ];
