@@ -274,7 +274,6 @@ async fn what_a_function_sets_is_the_sessions_by_postgresqls_rule() {
         what_a_function_is_given_counts(&mut client, mode).await;
         succeed(&mut client, "SELECT with_clause()").await;
         assert_eq!(client.value("SELECT current_setting('app.named', true)").await, "", "{mode}");
-        what_temporary_objects_set_counts(&mut plain.client().await, mode).await;
         settings_are_read_back_under_any_limit(&mut client, mode).await;
         settings_that_cannot_be_read_end_the_session(&plain, mode).await;
         // A prepared statement, and a whole text of several.
@@ -284,6 +283,8 @@ async fn what_a_function_sets_is_the_sessions_by_postgresqls_rule() {
         let told = client.ask("SELECT set_path('public'); SELECT x FROM w; SELECT set_tenant(9)").await;
         assert!(told.contains("D(public)"), "{mode}: {told}");
         assert_eq!(client.value(tenant).await, "9", "{mode}");
+        // It keeps its connection from here on.
+        what_temporary_objects_set_counts(&mut client, mode).await;
     }
 }
 

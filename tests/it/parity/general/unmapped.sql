@@ -74,7 +74,6 @@ MERGE INTO books b USING languages s ON b.isbn = '000000000Q' WHEN NOT MATCHED A
 --! no shard
 MERGE INTO books b USING (VALUES ('000000000Q', 1), ('0000079191', 11)) s (isbn, pages) ON b.isbn = s.isbn WHEN MATCHED THEN UPDATE SET pages = 12 WHEN NOT MATCHED AND s.pages < 4 THEN INSERT VALUES (s.isbn, 'Nowhere', s.pages);
 SELECT pages FROM books WHERE isbn = '0000079191';
---! no shard
 MERGE INTO books b USING languages s ON b.isbn = '000000000Q' WHEN NOT MATCHED THEN INSERT VALUES ('000000000Q', s.name);
 --! no shard
 INSERT INTO books VALUES ('000000000Q', 'Nowhere', 11, 'en');
