@@ -3,7 +3,7 @@
 //! What bears the name of a move that runs is the move's own and never a finding. What bears the name of one that has ended, or of
 //! none, is left over: it is removed by its name. Rows on a shard that does not own them are told and never deleted here; nor is what a
 //! shard knows of a move that the map has forgotten. Only what a shard owes that was lost when a move was given up is deleted, by what the map has
-//! written down of it ([`owed`]).
+//! written down of it (`owed`).
 
 mod copies;
 mod declarations;
