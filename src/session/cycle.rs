@@ -85,6 +85,12 @@ impl Cycle {
         }
     }
 
+    /// A statement is read.
+    #[inline]
+    pub fn begin_attempt(&mut self) {
+        self.is_unsent = false;
+    }
+
     pub fn note_unsent(&mut self) {
         self.is_unsent = true;
     }
@@ -92,7 +98,9 @@ impl Cycle {
     /// Is the statement to be planned again, as nothing of it was sent?
     #[inline]
     pub fn plans_again(&mut self, run: &Result<(), Failure>) -> bool {
-        if !std::mem::take(&mut self.is_unsent) || run.is_ok() || self.repeats >= REPEATS_MAX {
+        // What was found out about several statements at once may be forgotten by the error of the first of them, which was sent.
+        let is_of_planning = matches!(run, Err(Failure::Error(error)) if *error == routing::sharding_has_changed());
+        if !std::mem::take(&mut self.is_unsent) || !is_of_planning || self.repeats >= REPEATS_MAX {
             return false;
         }
         self.repeats += 1;

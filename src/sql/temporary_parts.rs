@@ -17,7 +17,8 @@ pub fn check_view(view: &nodes::ViewStmt, source: Source<'_>, context: &Context)
     let Node::SelectStmt(select) = view.query() else { return Ok(()) };
     let mut reader = Reader::new(context, source.text, source.literals);
     reader.outermost(select)?.ok();
-    if is_at_home(reader) { Ok(()) } else { Err(of_sharded("a temporary view of sharded tables is not supported")) }
+    let placement = placing::finish(reader, Command::Query(QueryKind::Select), Ok(Merge::default()));
+    if is_at_home(&placement.scope) { Ok(()) } else { Err(of_sharded("a temporary view of sharded tables is not supported")) }
 }
 
 /// A change of a temporary table.
@@ -38,18 +39,31 @@ pub fn check(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<()
         _ => return Ok(()),
     }
     let mut reader = Reader::new(context, source.text, source.literals);
-    for name in calls(source.alone()) {
+    let own = match node {
+        Node::CreateStmt(create) => create.relation().and_then(|relation| relation.relname()),
+        _ => None,
+    };
+    let mut names = calls(source.alone()).peekable();
+    // CREATE TABLE name (
+    names.next_if(|name| own == Some(name));
+    for name in names {
         for function in context.catalog.function_names.get(&name).into_iter().flatten() {
             if let Some(function) = context.catalog.functions.get(function) {
                 reader.note_part(function);
             }
         }
     }
-    if is_at_home(reader) { Ok(()) } else { Err(of_sharded("a temporary table that calls this function is not supported")) }
+    const MESSAGE: &str = "a temporary table that calls this function is not supported";
+    match placing::finish(reader, Command::Query(QueryKind::Select), Ok(Merge::default())).scope {
+        scope if is_at_home(&scope) => Ok(()),
+        // It may be that it reads nothing of the kind, if only it is declared.
+        Scope::Refused(PgError { detail: Some(detail), hint: Some(hint), .. }) => Err(PgError::unsupported(MESSAGE, detail, hint)),
+        _ => Err(of_sharded(MESSAGE)),
+    }
 }
 
-fn is_at_home(reader: Reader<'_>) -> bool {
-    match placing::finish(reader, Command::Query(QueryKind::Select), Ok(Merge::default())).scope {
+fn is_at_home(scope: &Scope) -> bool {
+    match scope {
         Scope::Placed { parts, .. } => parts.iter().all(|part| matches!(part, Part::Home)),
         Scope::Replicated | Scope::Tableless | Scope::System => true,
         _ => false,

@@ -111,6 +111,7 @@ impl Session {
     /// As [`Session::refresh_context`], before a text is read, or run as it was read.
     #[inline]
     pub(in crate::session) async fn refresh_context_for(&mut self, text: &str) -> Result<(), Failure> {
+        self.cycle.begin_attempt();
         if self.transaction.schema_change.is_some() && !self.transaction.is_open() {
             // Its change is committed, and the pipeline goes on.
             Box::pin(self.finish_schema_change()).await?;

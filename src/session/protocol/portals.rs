@@ -168,6 +168,7 @@ impl Session {
         self.check_transaction()?;
         self.note_effects_of_cursor();
         if let Some(shard) = of_shard {
+            self.check_locks_are_right()?;
             let write = |connection: &mut Connection| {
                 connection.output.execute(name, limit);
                 connection.expect(Reply::Execute, true);

@@ -49,6 +49,21 @@ fn last_name(names: &NodeList) -> Option<&str> {
     names.iter().next_back().and_then(Node::as_str)
 }
 
+/// The tables that an item of FROM names, not those of its sub-selects.
+pub fn tables_of(item: Node<'_>) -> Vec<&nodes::RangeVar> {
+    let mut waiting = vec![item];
+    let mut found = Vec::new();
+    while let Some(node) = waiting.pop() {
+        match node {
+            Node::RangeVar(table) => found.push(table),
+            Node::RangeTableSample(sample) => waiting.push(sample.relation()),
+            Node::JoinExpr(join) => waiting.extend([join.larg(), join.rarg()]),
+            _ => {}
+        }
+    }
+    found
+}
+
 /// Every column that is named anywhere in a query, in its sub-selects too.
 pub fn columns_within(root: Node<'_>) -> Vec<&nodes::ColumnRef> {
     let mut stack = vec![root];

@@ -3,6 +3,7 @@
 //! A WITH query hides a table only where it is visible. Every relation is resolved by the session's search path, as PostgreSQL
 //! does it; a node that is entered by its children alone holds no relation of its own.
 
+use crate::sql::parse::tree;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -198,7 +199,7 @@ impl<'w> Walk<'w> {
 
     /// Of a clause, and the target of the statement that it is in.
     fn check_beside(&self, from: &NodeList, target: Option<&nodes::RangeVar>) -> Result<(), PgError> {
-        let tables: Vec<&nodes::RangeVar> = from.iter().flat_map(named_within).chain(target).collect();
+        let tables: Vec<&nodes::RangeVar> = from.iter().flat_map(tree::tables_of).chain(target).collect();
         renames::check_beside(&tables, &self.found.renamed, self.context)
     }
 
@@ -393,7 +394,7 @@ impl<'w> Walk<'w> {
     /// Does a clause name a table of which residues may lie on the shard?
     fn concerns(&self, from: &NodeList, names: &Names<'_>) -> Result<bool, PgError> {
         let mut concerns = false;
-        for table in from.iter().flat_map(named_within) {
+        for table in from.iter().flat_map(tree::tables_of) {
             concerns |= self.excluded(table, names)?.is_some();
         }
         Ok(concerns)
@@ -623,22 +624,8 @@ impl Above {
     }
 }
 
-fn named_within(item: Node<'_>) -> Vec<&nodes::RangeVar> {
-    let mut waiting = vec![item];
-    let mut found = Vec::new();
-    while let Some(node) = waiting.pop() {
-        match node {
-            Node::RangeVar(table) => found.push(table),
-            Node::RangeTableSample(sample) => waiting.push(sample.relation()),
-            Node::JoinExpr(join) => waiting.extend([join.larg(), join.rarg()]),
-            _ => {}
-        }
-    }
-    found
-}
-
 fn first_name(from: &NodeList) -> Option<&nodes::RangeVar> {
-    from.iter().flat_map(named_within).min_by_key(|table| table.location)
+    from.iter().flat_map(tree::tables_of).min_by_key(|table| table.location)
 }
 
 fn unplaced() -> PgError {

@@ -3,6 +3,7 @@
 //! Where a query groups by the primary key of a table, PostgreSQL lets it show the table's other columns. With more columns in that key
 //! they have to stand in `GROUP BY` as well; the groups stay the same as long as the old key tells the rows apart.
 
+use crate::sql::parse::tree;
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::walk::{Recurse, walk_manual};
 use pg_raw_parse::{Node, nodes};
@@ -30,7 +31,7 @@ pub fn regrouped(query: &str, tables: &[RekeyedTable<'_>]) -> Option<String> {
     let mut splices = Vec::new();
     let mut found = vec![false; tables.len()];
     for select in tree.stmts().flat_map(selects_within) {
-        let from: Vec<&nodes::RangeVar> = select.from_clause().iter().flat_map(tables_of).collect();
+        let from: Vec<&nodes::RangeVar> = select.from_clause().iter().flat_map(tree::tables_of).collect();
         let is_alone = from.len() == 1 && select.from_clause().len() == 1;
         for name in from {
             let place =
@@ -101,21 +102,6 @@ pub(super) fn selects_within(root: Node<'_>) -> Vec<&nodes::SelectStmt> {
             stack.push(child);
             Recurse::no()
         });
-    }
-    found
-}
-
-/// The tables that an item of FROM names, not those of its sub-selects.
-pub(super) fn tables_of(item: Node<'_>) -> Vec<&nodes::RangeVar> {
-    let mut waiting = vec![item];
-    let mut found = Vec::new();
-    while let Some(node) = waiting.pop() {
-        match node {
-            Node::RangeVar(table) => found.push(table),
-            Node::RangeTableSample(sample) => waiting.push(sample.relation()),
-            Node::JoinExpr(join) => waiting.extend([join.larg(), join.rarg()]),
-            _ => {}
-        }
     }
     found
 }

@@ -4,7 +4,7 @@
 
 use pg_raw_parse::{Node, nodes};
 
-use super::grouped_by_key::{selects_within, tables_of};
+use super::grouped_by_key::selects_within;
 use super::staging::spliced;
 use crate::catalog::quoted_identifier;
 use crate::sql::analysis::Splice;
@@ -26,7 +26,7 @@ pub fn joined_by_key(query: &str, references: &[KeyedReference<'_>]) -> Option<S
     let tree = parse::parse(query).ok()?;
     let mut splices: Vec<Splice> = Vec::new();
     for select in tree.stmts().flat_map(selects_within) {
-        let from: Vec<&nodes::RangeVar> = select.from_clause().iter().flat_map(tables_of).collect();
+        let from: Vec<&nodes::RangeVar> = select.from_clause().iter().flat_map(tree::tables_of).collect();
         // What has to be true of a row, or of a row and its partner.
         let mut conditions = tree::conjuncts(select.where_clause());
         for item in select.from_clause().iter() {

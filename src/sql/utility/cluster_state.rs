@@ -98,7 +98,7 @@ pub fn may_ask(statement: Node<'_>, text: &str) -> bool {
         return false;
     }
     let found = Found::within(query_of(statement));
-    let is_relation = |relation: &&nodes::RangeVar| relation_asked(relation).is_some();
+    let is_relation = |relation: &&nodes::RangeVar| relation_asked(relation, text).is_some();
     let is_function = |call: &&nodes::FuncCall| {
         let (Some("pg_catalog") | None, Some(name)) = named(call) else { return false };
         FUNCTIONS.iter().any(|(known, asked)| *known == name && (*asked != Asked::Default || is_of_default(call, text)))
@@ -106,11 +106,14 @@ pub fn may_ask(statement: Node<'_>, text: &str) -> bool {
     found.relations.iter().any(is_relation) || found.calls.iter().any(is_function)
 }
 
-/// Its name, and what is asked of it: those of PostgreSQL's catalogue are found without their schema, too.
-fn relation_asked(relation: &nodes::RangeVar) -> Option<(&'static str, Asked)> {
+/// Its name, and what is asked of it: those of PostgreSQL's catalogue are found without their schema, too. Columns that are named by
+/// `information_schema.columns.` are those of the view alone.
+fn relation_asked(relation: &nodes::RangeVar, text: &str) -> Option<(&'static str, Asked)> {
     let (schema, name) = (relation.schemaname(), relation.relname()?);
     let is_meant = |known: &str| schema == Some(known) || schema.is_none() && known == "pg_catalog";
-    RELATIONS.into_iter().find(|(of, known, _)| *known == name && is_meant(of)).map(|(_, known, asked)| (known, asked))
+    let (_, name, asked) = RELATIONS.into_iter().find(|(of, known, _)| *known == name && is_meant(of))?;
+    let is_whole = || text.replace('"', "").to_ascii_lowercase().contains("information_schema.columns.");
+    (asked != Asked::Columns || !is_whole()).then_some((name, asked))
 }
 
 /// The default of a column. Who asks for `next_id` itself, as for a dump, means it as it is.
@@ -350,7 +353,7 @@ fn scopes<'n>(clause: &'n nodes::WithClause, outer: &WithQueries<'n>) -> (WithQu
 }
 
 fn relation_place(relation: &nodes::RangeVar, tokens: &Tokens<'_>, context: &Context) -> Option<Place> {
-    let (name, asked) = relation_asked(relation)?;
+    let (name, asked) = relation_asked(relation, tokens.text())?;
     if relation.schemaname().is_none() && is_relation_of_users(name, context) {
         return None;
     }

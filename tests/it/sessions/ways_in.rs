@@ -311,6 +311,8 @@ const WAYS: &[(&str, &[&str])] = &[
             "SELECT n FROM own_default",
         ],
     ),
+    // Named like a function, which it does not call.
+    ("name of a temporary table", &["CREATE TEMP TABLE total (id int)", "INSERT INTO total VALUES (7)", "SELECT id FROM total"]),
     (
         "check of a temporary table",
         &[

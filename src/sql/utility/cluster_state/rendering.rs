@@ -425,6 +425,8 @@ mod tests {
             "COPY t (pg_locks) FROM STDIN",
             "TRUNCATE t",
             "SELECT pg_backend_pid(1)",
+            "SELECT information_schema.columns.column_name FROM information_schema.columns",
+            "SELECT 1 FROM information_schema.columns WHERE \"information_schema\".\"columns\".table_name = 't'",
         ] {
             assert!(Places::of(text, &context).expect(text).is_none(), "{text}");
         }
@@ -471,6 +473,9 @@ mod tests {
             ("SELECT pg_locks FROM t", false),
             ("SELECT 1 FROM elsewhere.pg_locks", false),
             ("SELECT 1 FROM pg_locks", true),
+            ("SELECT 1 FROM information_schema.columns", true),
+            ("SELECT 1 FROM columns", false),
+            ("SELECT information_schema.columns.table_name FROM information_schema.columns", false),
             ("SELECT 1 FROM t WHERE a = (SELECT pg_catalog.pg_backend_pid())", true),
             ("EXPLAIN SELECT pg_table_size('t')", true),
             ("SELECT 1 FROM U&\"pg\\005flocks\"", true),
