@@ -11,8 +11,8 @@ TESTS_OF_18 = sessions::bodies sessions::copies sessions::cursors sessions::ddl:
     declare::reading declare::shards online_moves::aborts online_moves::partitioned online_moves::rollbacks
 TESTS_OF_17 = servers:: relations:: declare::shards declare::reading:: sessions::bodies sessions::ddl:: transactions::dumps \
     online_moves::aborts
-# Tests wait a third of their time, moves most of all: for replication, for leases, for what was killed to come back.
-NEXTEST = $(CARGO) nextest run --locked --no-fail-fast --test-threads $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 ))
+# Half of the tests wait most of their time, moves above all: for replication, for leases, for what was killed to come back.
+NEXTEST = $(CARGO) nextest run --locked --no-fail-fast --test-threads $$(( $$(getconf _NPROCESSORS_ONLN) * 2 ))
 # The directories of PostgreSQL 18's programs, beside which the tests of mixed clusters start the system's.
 FIND_18 = SHARDGATE_TEST_PG18=$${SHARDGATE_TEST_PG18:-$$(sh scripts/postgres.sh 18)} || exit 1; export SHARDGATE_TEST_PG18
 # The programs of $$major, to put before PATH.

@@ -74,4 +74,6 @@ const COMMON_SETTINGS: &[(&str, &str)] = &[
     ("max_logical_replication_workers", "16"),
     ("timezone", "UTC"),
 ];
-const UNFLUSHED_SETTINGS: &[(&str, &str)] = &[("fsync", "off"), ("full_page_writes", "off"), ("shared_buffers", "32MB")];
+/// A server of a test lives for seconds, and what it compiles is run once.
+const UNFLUSHED_SETTINGS: &[(&str, &str)] =
+    &[("fsync", "off"), ("full_page_writes", "off"), ("shared_buffers", "32MB"), ("jit", "off")];
