@@ -34,6 +34,7 @@ pub(super) async fn bring_home(
         for group in groups {
             until_home(control, *group, &planned, deadline).await?;
         }
+        planned.iter_mut().for_each(|planned| planned.state = Some(MoveState::Done));
     }
     Ok(planned)
 }
@@ -105,7 +106,7 @@ async fn require_home(control: &Control, id: GroupId, planned: &[Started]) -> Re
 }
 
 /// Moves of the group that have not ended.
-async fn running(control: &Control, id: GroupId) -> Result<Vec<Move>, PgError> {
+pub(super) async fn running(control: &Control, id: GroupId) -> Result<Vec<Move>, PgError> {
     let running = control.map.store().running_moves().await?;
     Ok(running.into_iter().filter(|running| running.group == id).collect())
 }
@@ -129,7 +130,7 @@ fn progress(running: &Move) -> String {
     )
 }
 
-fn is_moving(other: &Move) -> PgError {
+pub(super) fn is_moving(other: &Move) -> PgError {
     let id = other.id.0;
     PgError::new(SqlState::OBJECT_IN_USE, format!("move {id} of the table's partitions is under way"))
         .with_detail(format!("It goes from shard \"{}\" to shard \"{}\": {}.", other.source, other.target, other.state.name()))

@@ -48,6 +48,7 @@ mod shard_connection;
 mod sharding;
 mod shards;
 mod signature;
+mod spread;
 mod support;
 mod time_partitions;
 mod turn;

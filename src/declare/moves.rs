@@ -52,6 +52,8 @@ pub struct Started {
     /// As the statistics of the shards have it.
     pub rows: Option<u64>,
     pub expected_seconds: Option<f64>,
+    /// As it was last seen. `None` of a dry run.
+    pub state: Option<MoveState>,
 }
 
 /// The answer is the move's number.
@@ -148,6 +150,7 @@ pub(super) fn row(started: Started) -> Vec<Option<String>> {
         started.rows.map(|rows| rows.to_string()),
         Some(started.bytes.to_string()),
         started.expected_seconds.map(|seconds| seconds.to_string()),
+        started.state.map(|state| state.name().to_owned()),
     ]
 }
 
@@ -162,27 +165,6 @@ pub(super) async fn rebalance_table(control: &Control, caller: &Caller, argument
         None => None,
     };
     start(control, spread(caller, group, arguments.float("threshold")?, false)).await.map(drop)
-}
-
-/// `redistribute_table` without another key or group: a group that is on the home shard alone goes to all shards.
-pub(super) async fn spread_from_home(
-    control: &Control,
-    caller: &Caller,
-    arguments: &Arguments,
-) -> Result<Vec<Vec<Option<String>>>, PgError> {
-    let table = find(control, caller, arguments.text("table_name")?).await?;
-    let map = control.fresh_snapshot().await?;
-    let home = map.home().map(|home| home.id);
-    let partitions = map.group(table.group.id).map(|group| group.partitions.as_slice()).unwrap_or_default();
-    if partitions.iter().any(|partition| Some(partition.shard) != home) {
-        return Err(PgError::new(
-            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-            format!("table \"{}\" is on several shards already", table.name().1),
-        )
-        .with_hint("SELECT * FROM shardgate.rebalance() makes the shards even."));
-    }
-    let wanted = spread(caller, Some(table.group.id), 0.0, arguments.boolean("dry_run")?);
-    Ok(start(control, wanted).await?.into_iter().map(row).collect())
 }
 
 pub(super) fn spread(caller: &Caller, group: Option<GroupId>, threshold: f64, is_dry_run: bool) -> Rebalancing {

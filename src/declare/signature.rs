@@ -284,6 +284,7 @@ impl Function {
                 ("rows".to_owned(), oid::INT8),
                 ("bytes".to_owned(), oid::INT8),
                 ("expected_seconds".to_owned(), oid::FLOAT8),
+                ("state".to_owned(), oid::TEXT),
             ],
             Function::PlanTables => vec![
                 ("step".to_owned(), oid::INT4),

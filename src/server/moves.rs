@@ -55,6 +55,7 @@ async fn rebalanced(map_url: String, wanted: Rebalancing) -> Result<Vec<Started>
         bytes: planned.bytes,
         rows: planned.rows,
         expected_seconds: planned.expected_seconds,
+        state: planned.id.map(|_| MoveState::Planned),
     };
     Ok(planned.into_iter().map(started).collect())
 }

@@ -14,9 +14,10 @@ use crate::declare::arguments::Arguments;
 use crate::declare::checks::key_text;
 use crate::declare::functions::no_shard;
 use crate::declare::home_moves::{bring_home, refuse_company};
-use crate::declare::moves::{self, row, spread, spread_from_home, start};
+use crate::declare::moves::{self, row, spread, start};
 use crate::declare::sharding::{parse_strategy, refuse, refuse_changed_schema};
 use crate::declare::shards::read_schema;
+use crate::declare::spread::{spread_from_home, until_spread};
 use crate::declare::turn::{Turn, Unmade, repeated};
 use crate::declare::undistribute::{Schema, home_catalog, refuse_rows_elsewhere, require_at_home};
 use crate::declare::{Caller, Control, names};
@@ -39,7 +40,9 @@ pub(in crate::declare) async fn redistribute(
         Box::pin(repeated(|| change_once(control, caller, &change))).await?;
         if control.drives_moves() {
             let group = moves::group_of(control, caller, change.table).await?;
-            moved.extend(start(control, spread(caller, Some(group), 0.0, false)).await?);
+            let mut spreading = start(control, spread(caller, Some(group), 0.0, false)).await?;
+            until_spread(control, &mut spreading).await?;
+            moved.extend(spreading);
         }
     }
     Ok(moved.into_iter().map(row).collect())

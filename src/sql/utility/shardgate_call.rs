@@ -29,7 +29,7 @@ pub enum Answers {
     Rows(&'static [&'static str]),
 }
 
-const MOVES: Answers = Answers::Rows(&["move_id", "source", "target", "partitions", "rows", "bytes", "expected_seconds"]);
+const MOVES: Answers = Answers::Rows(&["move_id", "source", "target", "partitions", "rows", "bytes", "expected_seconds", "state"]);
 const PLAN: Answers = Answers::Rows(&["step", "kind", "table_name", "statement", "reason", "warning"]);
 const PLACE: Answers = Answers::Rows(&["partition_id", "shard", "epoch"]);
 

@@ -1,5 +1,6 @@
 //! `plan` and `apply`: from one PostgreSQL to three even shards, with partitions that have to be cut for it.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -137,7 +138,26 @@ async fn shards_are_made_even_and_emptied_by_calls_in_sql() {
         assert!(shown.iter().all(|row| row.get::<_, Option<i32>>("move_id").is_none() && row.get::<_, i64>("bytes") > 0));
     }
     assert_eq!(partitions_on(&proxy, "t", "a").await.len(), 4);
-    let planned = client.query("SELECT * FROM shardgate.redistribute_table('t')", &[]).await.expect("planned");
+    // It waits until the rows are spread, and so does the same call made again meanwhile.
+    let spread = "SELECT * FROM shardgate.redistribute_table('t')";
+    let other = proxy.connect().await;
+    let first = tokio::spawn(async move { other.query(spread, &[]).await });
+    let map = cluster.connect_map().await;
+    while map.query_one("SELECT count(*) FROM shardgate_map.move", &[]).await.expect("moves").get::<_, i64>(0) < 2 {
+        assert!(!first.is_finished(), "no moves were planned");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let again = client.query(spread, &[]).await.expect("the same moves");
+    for shard in ["b", "c"] {
+        assert!(!partitions_on(&proxy, "t", shard).await.is_empty(), "{shard}");
+    }
+    let planned = first.await.expect("no panic").expect("spread");
+    let ids = |rows: &[tokio_postgres::Row]| rows.iter().map(|row| row.get::<_, i32>("move_id")).collect::<BTreeSet<_>>();
+    assert_eq!(ids(&again), ids(&planned));
+    for row in planned.iter().chain(&again) {
+        let state: &str = row.get("state");
+        assert!(["switched", "cleaning_up", "done"].contains(&state), "{state}");
+    }
     let targets: Vec<(String, String)> = planned.iter().map(|row| (row.get("source"), row.get("target"))).collect();
     assert_eq!(targets.len(), 2, "{targets:?}");
     assert!(targets.iter().all(|(source, target)| source == "a" && target != "a"), "{targets:?}");
