@@ -1,13 +1,15 @@
 //! The verbs that cut and join partitions: changes of the map only, the rows stay where they are.
 //!
-//! A split at a place and a merge can be given again; a split into N pieces cannot be told from one that is wanted once more.
+//! Each can be given again: a place where a partition begins needs no cut, and the map's history says what was merged, and what was cut into
+//! how many pieces.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
 use super::RebalanceError;
-use crate::shardmap::{Bound, Group, MapSnapshot, PartitionId, Store, Strategy, equal_pieces};
+use crate::error::PgError;
+use crate::shardmap::{Bound, Group, MapSnapshot, PartitionId, Store, StoreError, Strategy, equal_pieces};
 
 /// Where a partition is to be cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +34,9 @@ struct Done {
     /// It was so already.
     is_unchanged: bool,
     pieces: Vec<Piece>,
+    /// Why nothing was changed, where that is not plain from the pieces, and what would change something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 pub async fn split(map_url: &str, partition: i32, cuts: &Cuts, is_json: bool) -> Result<(), RebalanceError> {
@@ -39,11 +44,16 @@ pub async fn split(map_url: &str, partition: i32, cuts: &Cuts, is_json: bool) ->
     let id = PartitionId(partition);
     let map = store.load().await?.snapshot;
     let (group, whole) = map.partition(id).ok_or_else(|| unknown(id))?;
+    if let Cuts::Into(count) = cuts
+        && let Some(bounds) = store.was_split(group, id, *count).await?
+    {
+        return print(&cut_before(&map, group, (id, *count), &bounds), is_json);
+    }
     let bounds = match cuts {
         Cuts::At(text) => Bound::parse(group, text).map(|bound| vec![bound]),
         Cuts::Into(count) => equal_pieces(group, id, *count),
     };
-    let bounds = bounds.map_err(|error| RebalanceError::from(crate::shardmap::StoreError::Refused(error)))?;
+    let bounds = bounds.map_err(refused)?;
     let begins = |bound: &Bound| group.partitions.iter().any(|partition| partition.low.as_ref() == Some(bound));
     let is_outside = |bound: &Bound| {
         whole.low.as_ref().is_some_and(|low| bound <= low) || (!begins(bound) && group.high(id).is_some_and(|high| bound >= high))
@@ -55,13 +65,35 @@ pub async fn split(map_url: &str, partition: i32, cuts: &Cuts, is_json: bool) ->
             shown(group, group.high(id)).unwrap_or_else(|| "the end".to_owned())
         )));
     }
-    let made = store.split_group(ACTOR, group, &bounds).await?;
+    let made = match cuts {
+        Cuts::At(_) => store.split_group(ACTOR, group, &bounds).await?,
+        Cuts::Into(_) => store.split_into(ACTOR, group, id, &bounds).await?,
+    };
+    let low = whole.low.clone();
     let map = store.load().await?.snapshot;
     let group = map.group(group.id).map(|group| &**group).ok_or_else(|| unknown(id))?;
-    let of_split = |low: Option<&Bound>| low == whole.low.as_ref() || low.is_some_and(|low| bounds.contains(low));
-    let pieces = group.partitions.iter().filter(|partition| of_split(partition.low.as_ref()));
-    let pieces = pieces.map(|partition| piece(&map, group, partition.id)).collect();
-    print(&Done { is_unchanged: made == 0, pieces }, is_json)
+    let pieces = pieces(&map, group, low.as_ref(), &bounds);
+    print(&Done { is_unchanged: made == 0, pieces, note: None }, is_json)
+}
+
+fn refused(error: PgError) -> RebalanceError {
+    RebalanceError::from(StoreError::Refused(error))
+}
+
+/// The same command was given before: a piece of what it has made is not cut by it.
+fn cut_before(map: &MapSnapshot, group: &Group, (id, count): (PartitionId, u32), bounds: &[Bound]) -> Done {
+    let low = group.partition(id).and_then(|partition| partition.low.as_ref());
+    let place = equal_pieces(group, id, 2).ok().and_then(|places| shown(group, places.first()));
+    let halved = place.map(|place| format!("; \"split --partition {} --at {place}\" halves the first piece", id.0));
+    let note = format!("Partition {} was cut into {count} pieces before{}.", id.0, halved.unwrap_or_default());
+    Done { is_unchanged: true, pieces: pieces(map, group, low, bounds), note: Some(note) }
+}
+
+/// Partitions that begin there.
+fn pieces(map: &MapSnapshot, group: &Group, low: Option<&Bound>, bounds: &[Bound]) -> Vec<Piece> {
+    let is_piece = |begins: Option<&Bound>| begins == low || begins.is_some_and(|begins| bounds.contains(begins));
+    let pieces = group.partitions.iter().filter(|partition| is_piece(partition.low.as_ref()));
+    pieces.map(|partition| piece(map, group, partition.id)).collect()
 }
 
 /// The one that remains has both.
@@ -74,7 +106,7 @@ pub async fn merge(map_url: &str, (a, b): (i32, i32), is_json: bool) -> Result<(
     let remaining = if is_done { kept } else { store.merge_partitions(ACTOR, a, b).await? };
     let map = store.load().await?.snapshot;
     let (group, _) = map.partition(remaining).ok_or_else(|| unknown(remaining))?;
-    print(&Done { is_unchanged: is_done, pieces: vec![piece(&map, group, remaining)] }, is_json)
+    print(&Done { is_unchanged: is_done, pieces: vec![piece(&map, group, remaining)], note: None }, is_json)
 }
 
 async fn open(map_url: &str) -> Result<Store, RebalanceError> {
@@ -111,6 +143,9 @@ fn print(done: &Done, is_json: bool) -> Result<(), RebalanceError> {
     }
     if done.is_unchanged {
         writeln!(out, "It is so already; nothing was changed.")?;
+    }
+    if let Some(note) = &done.note {
+        writeln!(out, "{note}")?;
     }
     for piece in &done.pieces {
         let low = piece.low.as_deref().unwrap_or("the beginning");

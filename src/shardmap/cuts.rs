@@ -163,6 +163,25 @@ impl Store {
         read(&self.change(query).await?, 0)
     }
 
+    /// [`Store::split_group`] of one partition into pieces of the same size, which can be told by [`Store::was_split`].
+    pub async fn split_into(&self, actor: &str, group: &Group, split: PartitionId, at: &[Bound]) -> Result<i32, StoreError> {
+        let lows: Vec<Vec<u8>> = at.iter().map(Bound::to_stored).collect();
+        let texts: Vec<String> = at.iter().map(|bound| bound.to_text(&group.key_types)).collect();
+        let pieces = i32::try_from(at.len() + 1).unwrap_or(i32::MAX);
+        let query = sqlx::query("SELECT shardgate_map.split_into($1, $2, $3, $4, $5, $6)");
+        let query = query.bind(actor).bind(group.id.0).bind(split.0).bind(pieces).bind(lows).bind(texts);
+        read(&self.change(query).await?, 0)
+    }
+
+    /// Where the partition was cut into as many pieces, of which it is the first one since. `None`: it was not, or is another one now.
+    pub async fn was_split(&self, group: &Group, split: PartitionId, pieces: u32) -> Result<Option<Vec<Bound>>, StoreError> {
+        let pieces = i32::try_from(pieces).unwrap_or(i32::MAX);
+        let query = sqlx::query("SELECT shardgate_map.was_split($1, $2)").bind(split.0).bind(pieces);
+        let at: Option<Vec<String>> = read(&self.change(query).await?, 0)?;
+        let bounds = |at: Vec<String>| at.iter().map(|at| Bound::parse(group, at)).collect::<Result<Vec<Bound>, PgError>>();
+        at.map(bounds).transpose().map_err(StoreError::Refused)
+    }
+
     /// Whether `gone` was merged into `kept` before.
     pub async fn was_merged(&self, kept: PartitionId, gone: PartitionId) -> Result<bool, StoreError> {
         let query = sqlx::query("SELECT shardgate_map.was_merged($1, $2)").bind(kept.0).bind(gone.0);

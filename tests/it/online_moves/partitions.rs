@@ -96,6 +96,42 @@ async fn partitions_are_split_and_merged_and_told_so_when_they_are_already() {
     nothing_lost(&cluster, &proxy).await;
 }
 
+/// A command may be given twice, after a lost answer. What has become another partition since is cut by it.
+#[tokio::test]
+async fn a_partition_is_cut_into_pieces_once() {
+    let (cluster, proxy) = started(TABLE).await;
+    let first = partitions_on(&proxy, "t", "a").await[0].to_string();
+    let split = async |into: &str| {
+        let split = done(&cluster, &["split", "--partition", &first, "--into", into]).await;
+        let pieces: Vec<i64> =
+            split["pieces"].as_array().expect("pieces").iter().map(|piece| piece["partition_id"].as_i64().expect("id")).collect();
+        (split["is_unchanged"] == true, pieces)
+    };
+    let (is_unchanged, pieces) = split("3").await;
+    assert_eq!((is_unchanged, pieces.len()), (false, 3));
+    assert_eq!(split("3").await, (true, pieces.clone()));
+    let told = rebalance(&cluster, &["split", "--partition", &first, "--into", "3"]).await;
+    let told = text(&told.stdout);
+    for part in ["nothing was changed", &format!("was cut into 3 pieces before; \"split --partition {first} --at ")] {
+        assert!(told.contains(part), "{told}");
+    }
+    // Another command.
+    assert!(!split("2").await.0 && split("2").await.0);
+    assert_eq!(partitions_on(&proxy, "t", "a").await.len(), 7);
+    // Whole again, it can be cut again.
+    for _ in 0..3 {
+        let map = cluster.connect_map().await;
+        let above = "SELECT n.partition_id FROM shardgate_map.partition p JOIN shardgate_map.partition n USING (group_id)
+                     WHERE p.partition_id = $1 AND n.low > p.low ORDER BY n.low LIMIT 1";
+        let above: i32 = map.query_one(above, &[&first.parse::<i32>().expect("id")]).await.expect("a neighbour").get(0);
+        done(&cluster, &["merge", "--partitions", &format!("{first},{above}")]).await;
+    }
+    assert_eq!(partitions_on(&proxy, "t", "a").await.len(), 4);
+    let (is_unchanged, again) = split("3").await;
+    assert!(!is_unchanged && again.len() == 3 && again[1..] != pieces[1..], "{again:?}");
+    nothing_lost(&cluster, &proxy).await;
+}
+
 #[tokio::test]
 async fn one_key_gets_a_partition_of_its_own_and_moves() {
     let (cluster, proxy) = started(TABLE).await;
