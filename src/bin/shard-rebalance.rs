@@ -302,8 +302,8 @@ fn run(map: &str, common: &Common, verb: Verb) -> anyhow::Result<ExitCode> {
                     By::Count => Cost::Count,
                     By::Bytes | By::Load => Cost::Bytes,
                 };
-                let options =
-                    PlanOptions { cost, threshold, emptied: drain.map(Emptied::Shard), group: None, deadline: common.deadline };
+                let (emptied, deadline) = (drain.map(Emptied::Shard), common.deadline);
+                let options = PlanOptions { cost, threshold, emptied, group: None, leaves_out: true, deadline };
                 plan_verbs::plan(map, &options, out.as_deref(), common.json).await?;
             }
             Verb::Apply { file } => apply(map, &file, common.deadline, common.json).await?,

@@ -12,7 +12,7 @@ use futures::stream::FuturesUnordered;
 use super::RebalanceError;
 use super::move_verbs::{self, MoveRequest};
 use super::plan::PlannedMove;
-use super::plan_verbs::{Plan, PlannedSize, layout};
+use super::plan_verbs::{Plan, layout};
 use super::progress::ProgressDisplay;
 use super::status::{Status, StatusOptions, status};
 use crate::shardmap::{Bound, Group, GroupId, MapSnapshot, MoveOptions, Partition, PartitionId, Store};
@@ -30,7 +30,7 @@ pub async fn apply(map_url: &str, path: &Path, deadline: std::time::Duration, is
     let is_begun = plan.moves.iter().any(|planned| is_done(&map, planned)) || !store.running_moves().await?.is_empty();
     if !is_begun {
         let options = StatusOptions { is_exact: false, with_partitions: false, deadline };
-        check_sizes(&plan.shards, &status(map_url, &options).await?)?;
+        check_sizes(&plan, &status(map_url, &options).await?)?;
     }
     for planned in &plan.groups {
         let group = group(&map, planned.colocation_group)?;
@@ -93,8 +93,16 @@ fn check_map(map: &MapSnapshot, plan: &Plan) -> Result<(), RebalanceError> {
     Ok(())
 }
 
-fn check_sizes(planned: &[PlannedSize], now: &Status) -> Result<(), RebalanceError> {
-    for size in planned {
+fn check_sizes(plan: &Plan, now: &Status) -> Result<(), RebalanceError> {
+    for shard in &now.shards {
+        let was_left_out = plan.left_out.iter().any(|away| away.shard == shard.name);
+        match (was_left_out, shard.is_reachable) {
+            (true, true) => return Err(drifted(&format!("shard \"{}\" answers again", shard.name))),
+            (false, false) => return Err(drifted(&format!("shard \"{}\" does not answer", shard.name))),
+            (true, false) | (false, true) => {}
+        }
+    }
+    for size in &plan.shards {
         let bytes = now.shards.iter().find(|shard| shard.name == size.shard).and_then(|shard| shard.bytes).unwrap_or_default();
         if bytes.abs_diff(size.bytes) > (size.bytes / 4).max(SIZE_TOLERANCE) {
             return Err(drifted(&format!("the size of shard \"{}\" is another", size.shard)));

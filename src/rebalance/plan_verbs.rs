@@ -26,6 +26,8 @@ pub struct PlanOptions {
     pub emptied: Option<Emptied>,
     /// Only of this colocation group.
     pub group: Option<GroupId>,
+    /// Shards that do not answer are left out, and told, or else there is no plan.
+    pub leaves_out: bool,
     pub deadline: std::time::Duration,
 }
 
@@ -45,6 +47,18 @@ pub struct Plan {
     /// What the schema says against the moves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub in_the_way: Vec<Finding>,
+    /// Shards that did not answer: nothing moves to them or from them, and they have no share.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    pub shard: String,
+    pub reason: String,
+    /// That it owns.
+    pub partitions: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -136,22 +150,14 @@ pub(super) async fn made_now(map_url: &str, options: &PlanOptions) -> Result<Pla
 }
 
 fn make(status: &Status, map: &MapSnapshot, estimates: &Estimates, options: &PlanOptions) -> Result<Plan, RebalanceError> {
-    if let Some(Emptied::Shard(named) | Emptied::AllBut(named)) = &options.emptied
-        && !status.shards.iter().any(|shard| shard.name == *named)
-    {
-        return Err(RebalanceError::Refused(format!("there is no shard \"{named}\"")));
-    }
-    if let Some(away) = status.shards.iter().find(|shard| !shard.is_reachable) {
-        return Err(RebalanceError::Refused(format!("shard \"{}\" does not answer; its sizes are not known", away.name)));
-    }
+    let left_out = left_out(status, options)?;
     let is_drained = |name: &str| match &options.emptied {
         None => false,
         Some(Emptied::Shard(emptied)) => name == emptied,
         Some(Emptied::AllBut(kept)) => name != kept,
     };
-    let shards: Vec<PlannedShard> = status
-        .shards
-        .iter()
+    let answering = || status.shards.iter().filter(|shard| shard.is_reachable);
+    let shards: Vec<PlannedShard> = answering()
         .map(|shard| PlannedShard {
             name: shard.name.clone(),
             region: shard.region.clone(),
@@ -175,6 +181,7 @@ fn make(status: &Status, map: &MapSnapshot, estimates: &Estimates, options: &Pla
         // What moves already is not planned again.
         .filter(|partition| options.group.is_none_or(|group| group.0 == partition.colocation_group))
         .filter(|partition| !status.moves.iter().any(|running| running.partition_id == partition.partition_id))
+        .filter(|partition| !left_out.iter().any(|away| away.shard == partition.shard))
         .map(|partition| {
             let (bytes, rows) = (partition.bytes.unwrap_or_default(), partition.rows.unwrap_or_default());
             PlannedPartition {
@@ -207,20 +214,59 @@ fn make(status: &Status, map: &MapSnapshot, estimates: &Estimates, options: &Pla
         by: options.cost,
         threshold: options.threshold,
         made_at: status.taken_at.clone(),
-        shards: status.shards.iter().map(size).collect(),
+        shards: answering().map(size).collect(),
         groups: moving.into_iter().filter_map(group).collect(),
         splits,
         moves,
         in_the_way: Vec::new(),
+        left_out,
     })
 }
 
+/// Shards that do not answer, where a plan can do without them.
+fn left_out(status: &Status, options: &PlanOptions) -> Result<Vec<LeftOut>, RebalanceError> {
+    let refused = |reason: String| Err(RebalanceError::Refused(reason));
+    let emptied = options.emptied.as_ref();
+    if let Some(Emptied::Shard(named) | Emptied::AllBut(named)) = emptied
+        && !status.shards.iter().any(|shard| shard.name == *named)
+    {
+        return refused(format!("there is no shard \"{named}\""));
+    }
+    let mut left_out = Vec::new();
+    for away in status.shards.iter().filter(|shard| !shard.is_reachable) {
+        let name = &away.name;
+        if emptied == Some(&Emptied::Shard(name.clone())) {
+            return refused(format!(
+                "shard \"{name}\" does not answer, and no rows can be moved from it: if its server does not come back, promote a standby of it \
+                 or restore a backup, and let shardgate.alter_shard() name that one"
+            ));
+        }
+        if !options.leaves_out {
+            return refused(format!(
+                "shard \"{name}\" does not answer; its sizes are not known. \"shard-rebalance plan\" plans without it"
+            ));
+        }
+        let reason = away.error.clone().unwrap_or_else(|| "it does not answer".to_owned());
+        left_out.push(LeftOut { shard: name.clone(), reason, partitions: away.partitions });
+    }
+    Ok(left_out)
+}
+
 fn lines(made: &Plan) -> String {
+    let mut text = String::new();
+    for away in &made.left_out {
+        let owned = match away.partitions {
+            0 => String::new(),
+            1 => ", and the partition that it owns".to_owned(),
+            owned => format!(", and the {owned} partitions that it owns"),
+        };
+        text.push_str(&format!("Planned without shard {}, which does not answer{owned}: {}\n", away.shard, away.reason));
+    }
     if made.moves.is_empty() {
-        return "The shards are even enough: nothing is to be moved.\n".to_owned();
+        return text + "The shards are even enough: nothing is to be moved.\n";
     }
     let total: u64 = made.moves.iter().map(|planned| planned.bytes).sum();
-    let mut text = format!("{} splits, {} moves, {}\n", made.splits.len(), made.moves.len(), units::bytes(total));
+    text += &format!("{} splits, {} moves, {}\n", made.splits.len(), made.moves.len(), units::bytes(total));
     for split in &made.splits {
         text.push_str(&format!("  split partition {} of group {} at {}\n", split.partition, split.colocation_group, split.at));
     }

@@ -42,11 +42,11 @@ async fn rebalanced(map_url: String, wanted: Rebalancing) -> Result<Vec<Started>
         By::Rows => Cost::Rows,
         By::Count => Cost::Count,
     };
-    let options =
-        PlanOptions { cost, threshold: wanted.threshold, emptied: wanted.emptied, group: wanted.group, deadline: SIZES_DEADLINE };
-    let planned = Box::pin(in_sql::rebalance(&map_url, (!wanted.is_dry_run).then_some(wanted.actor.as_str()), &options))
-        .await
-        .map_err(|error| told(&error))?;
+    let Rebalancing { actor, group, by: _, threshold, emptied, is_dry_run } = wanted;
+    let actor = (!is_dry_run).then_some(actor);
+    // A call cannot say that it leaves one out.
+    let options = PlanOptions { cost, threshold, emptied, group, leaves_out: false, deadline: SIZES_DEADLINE };
+    let planned = Box::pin(in_sql::rebalance(&map_url, actor.as_deref(), &options)).await.map_err(|error| told(&error))?;
     let started = |planned: in_sql::PlannedInSql| Started {
         move_id: planned.id.map(|id| id.0),
         source: planned.source,

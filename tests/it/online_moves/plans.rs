@@ -11,7 +11,10 @@ use crate::support::{Cluster, Proxy, ProxyOptions};
 
 /// One shard with 12,000 rows in four partitions, and two empty ones.
 async fn started() -> (Cluster, Proxy) {
-    let cluster = Cluster::start(3).await;
+    started_on(Cluster::start(3).await).await
+}
+
+async fn started_on(cluster: Cluster) -> (Cluster, Proxy) {
     let proxy = Proxy::start(&cluster, ProxyOptions::default());
     let admin = proxy.connect().await;
     for (shard, name) in [(0, "a"), (1, "b"), (2, "c")] {
@@ -79,6 +82,46 @@ async fn four_partitions_become_three_even_shards() {
     admin.batch_execute("SELECT shardgate.drop_shard('c')").await.expect("an empty shard is dropped");
     let count: i64 = admin.query_one("SELECT count(*) FROM t", &[]).await.expect("count").get(0);
     assert_eq!(count, 12_000);
+}
+
+/// The others come out even, and whoever reads the plan is told. When the shard is back, the plan is one of another cluster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_goes_around_a_shard_that_does_not_answer() {
+    let (mut cluster, proxy) = started_on(Cluster::separate_servers(3).await).await;
+    let partition = partitions_on(&proxy, "t", "a").await[0].to_string();
+    let moved = rebalance(&cluster, &["move", "--partition", &partition, "--to", "c", "--finish"]).await;
+    assert!(moved.status.success(), "{}\n{}", text(&moved.stdout), text(&moved.stderr));
+    cluster.shard_server_mut(2).kill().expect("killed");
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("plan.json").to_string_lossy().into_owned();
+    let planned = rebalance(&cluster, &["plan", "--out", &file]).await;
+    let told = text(&planned.stdout);
+    assert!(planned.status.success(), "{told}\n{}", text(&planned.stderr));
+    assert!(told.starts_with("Planned without shard c, which does not answer, and the partition that it owns: "), "{told}");
+    let plan: Value = serde_json::from_slice(&std::fs::read(&file).expect("the plan")).expect("JSON");
+    assert_eq!((&plan["left_out"][0]["shard"], &plan["left_out"][0]["partitions"]), (&"c".into(), &1.into()), "{plan}");
+    let moves = plan["moves"].as_array().expect("moves");
+    assert!(!moves.is_empty() && moves.iter().all(|planned| planned["source"] == "a" && planned["target"] == "b"), "{plan}");
+    // What leaves nothing to plan by is refused, with what helps.
+    for (arguments, part) in
+        [(&["plan", "--drain", "c"][..], "no rows can be moved from it"), (&["plan", "--drain", "d"], "no shard \"d\"")]
+    {
+        let refused = rebalance(&cluster, arguments).await;
+        assert_eq!(refused.status.code(), Some(3), "{}", text(&refused.stdout));
+        assert!(text(&refused.stderr).contains(part), "{}", text(&refused.stderr));
+    }
+    let called = proxy.connect().await.simple_query("SELECT * FROM shardgate.rebalance()").await.expect_err("sizes are not known");
+    assert!(called.as_db_error().is_some_and(|error| error.message().contains("shard-rebalance plan")), "{called:?}");
+    // Not when it is back: it would have had its share.
+    cluster.shard_server_mut(2).start_again().expect("started again");
+    let refused = rebalance(&cluster, &["apply", &file]).await;
+    assert_eq!(refused.status.code(), Some(3), "{}", text(&refused.stdout));
+    assert!(text(&refused.stderr).contains("shard \"c\" answers again; plan again"), "{}", text(&refused.stderr));
+    cluster.shard_server_mut(2).kill().expect("killed");
+    let applied = rebalance(&cluster, &["apply", &file]).await;
+    assert!(applied.status.success(), "{}\n{}", text(&applied.stdout), text(&applied.stderr));
+    let rows: i64 = cluster.connect_shard(1).await.query_one("SELECT count(*) FROM t", &[]).await.expect("count").get(0);
+    assert!((3000..6000).contains(&rows), "shard b has {rows} rows");
 }
 
 /// Row security that is forced on owners hides nothing from a superuser, who moves here.
