@@ -155,7 +155,7 @@ impl Look<'_> {
     }
 
     fn unreachable(&self, shard: &Shard, error: &str) -> Leftover {
-        Leftover::on(&shard.name, format!("the shard cannot be looked at: {error}"), waiting::remedy(shard, self.moves, self.owed))
+        Leftover::on(&shard.name, format!("the shard cannot be looked at: {error}"), waiting::remedy(self.map, shard, self.moves))
     }
 
     /// In the order in which they can be removed.

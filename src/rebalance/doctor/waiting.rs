@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use super::Leftover;
-use crate::shardmap::{Lost, Move, MoveState, Owed, Shard, Store, StoreError};
+use crate::rebalance::moves::given_up;
+use crate::shardmap::{Lost, MapSnapshot, Move, MoveState, Shard, Store, StoreError};
 
 /// By the map alone.
 pub(super) async fn find(store: &Store, moves: &[Move]) -> Result<Vec<Leftover>, StoreError> {
@@ -36,14 +37,12 @@ pub(super) async fn find(store: &Store, moves: &[Move]) -> Result<Vec<Leftover>,
 }
 
 /// What to do about a shard that cannot be looked at.
-pub(super) fn remedy(shard: &Shard, moves: &[Move], owed: &[Owed]) -> String {
+pub(super) fn remedy(map: &MapSnapshot, shard: &Shard, moves: &[Move]) -> String {
     let needs =
         |the_move: &&Move| [&the_move.source, &the_move.target].contains(&&shard.name) && the_move.state != MoveState::Planned;
     let waiting: Vec<String> = moves.iter().filter(needs).map(|the_move| the_move.id.0.to_string()).collect();
     if waiting.is_empty() {
-        let owes = owed.iter().any(|owed| owed.shard == shard.id);
-        let dropped = format!("; if it does not come back, SELECT shardgate.drop_shard('{}')", shard.name.replace('\'', "''"));
-        return format!("run doctor again when it is back{}", if owes { dropped } else { String::new() });
+        return format!("run doctor again when it is back; {}", given_up::if_it_stays_away(map, shard));
     }
     let plural = if waiting.len() == 1 { "move" } else { "moves" };
     format!(

@@ -49,17 +49,30 @@ pub(super) async fn run(driver: &Driver, (the_move, term): (&Move, Term), beside
         (MoveState::Switched | MoveState::CleaningUp, Lost::Target) | (MoveState::Aborting, Lost::Source) => {
             Err(Stop::Failed(format!("shard \"{}\", which is lost, owns the partitions", lost.shard(the_move))))
         }
-        (_, Lost::Target) => ending.advance(MoveState::Aborting, aborting::to_remember(&reason(the_move, lost))).await,
+        (_, Lost::Target) => ending.advance(MoveState::Aborting, aborting::to_remember(&reason(&map, the_move, lost))).await,
         (_, Lost::Source) => Err(Stop::Failed(format!("the move is {} and has lost its source", the_move.state.name()))),
     }
 }
 
-fn reason(the_move: &Move, lost: Lost) -> String {
+fn reason(map: &MapSnapshot, the_move: &Move, lost: Lost) -> String {
+    let name = lost.shard(the_move);
+    let stays_away = map.shard_by_name(name).map(|shard| if_it_stays_away(map, shard)).unwrap_or_default();
     format!(
-        "given up without shard \"{0}\", which is in maintenance: should its server come back, \"shard-rebalance doctor --fix\" deletes what it \
-         has of the move; if it does not, SELECT shardgate.drop_shard('{0}')",
-        lost.shard(the_move)
+        "given up without shard \"{name}\", which is in maintenance: should its server come back, \"shard-rebalance doctor --fix\" deletes what it \
+         has of the move; {stays_away}"
     )
+}
+
+/// What helps where a shard's server does not come back. Only one that owns nothing can be dropped.
+pub(in crate::rebalance) fn if_it_stays_away(map: &MapSnapshot, shard: &Shard) -> String {
+    let owned = map.groups.values().flat_map(|group| &group.partitions).filter(|partition| partition.shard == shard.id).count();
+    let another = "promote a standby of it or restore a backup, and let shardgate.alter_shard() name that server";
+    match (shard.is_home, owned) {
+        (true, _) => format!("if it does not, {another}: the home shard cannot be dropped"),
+        (false, 0) => format!("if it does not, SELECT shardgate.drop_shard('{}')", shard.name.replace('\'', "''")),
+        (false, 1) => format!("if it does not, {another}: it owns 1 partition"),
+        (false, owned) => format!("if it does not, {another}: it owns {owned} partitions"),
+    }
 }
 
 struct Ending<'m> {
@@ -121,7 +134,7 @@ impl Ending<'_> {
     async fn release(&mut self) -> Result<(), Stop> {
         let id = self.the_move.id;
         self.kept.act(&objects::keep_owner(id, self.the_move.group.0)).await?;
-        let reason = reason(self.the_move, self.lost);
+        let reason = reason(self.map, self.the_move, self.lost);
         Ok(self.driver.store.release_move(&self.driver.actor, id, self.term, &reason).await?)
     }
 
@@ -161,7 +174,7 @@ impl Ending<'_> {
         gates::remove_from(&mut self.kept, id, &self.driver.store).await?;
         self.reach("given_up_ungated").await;
         self.confirm_primary().await?;
-        let given_up = reason(self.the_move, self.lost);
+        let given_up = reason(self.map, self.the_move, self.lost);
         let reason = if self.the_move.is_rollback { format!("rolled back; {given_up}") } else { given_up };
         self.driver.store.end_move(&self.driver.actor, (id, self.term), end, Some(&reason)).await?;
         tracing::warn!(move_id = id.0, state = end.name(), reason, "move has ended without one of its shards");

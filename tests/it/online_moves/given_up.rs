@@ -192,7 +192,7 @@ async fn a_move_that_has_lost_its_target_is_aborted_without_it() {
         scene.write(&[1, 2, 3]).await;
         assert_eq!(count(&scene.stage.proxy.connect().await).await.expect("all are at the source"), "500");
         let told = text(&rebalance(&scene.stage.cluster, &["doctor"]).await.stdout);
-        assert!(told.contains("if it does not come back, SELECT shardgate.drop_shard('b')"), "{told}");
+        assert!(told.contains("run doctor again when it is back; if it does not, SELECT shardgate.drop_shard('b')"), "{told}");
         scene.is_cleaned(Part::Target, point).await;
     }
     // In the middle of the pause: nobody waits.
@@ -241,6 +241,12 @@ async fn a_move_that_has_lost_its_source_is_finished_without_it() {
         scene.write(&moved).await;
         scene.killed_at(point, Some(stands), &["finish", &id, "--lost", "source"]).await;
         assert_eq!(scene.stage.ended().await, "done", "{point}");
+        // The home shard cannot be dropped.
+        let helps = "if it does not, promote a standby of it or restore a backup, and let shardgate.alter_shard() name that server: the home shard";
+        let error = scene.last("m.error").await;
+        assert!(error.starts_with("given up without shard \"a\"") && error.contains(helps), "{error}");
+        let told = text(&rebalance(&scene.stage.cluster, &["doctor"]).await.stdout);
+        assert!(told.contains(helps) && !told.contains("drop_shard"), "{told}");
         scene.is_free(1, point).await;
         scene.write(&moved).await;
         // What needs the lost shard is told so at once.
