@@ -11,7 +11,9 @@ mod fences;
 mod named;
 mod owed;
 mod records;
+mod schemas;
 mod strays;
+mod transactions;
 mod waiting;
 
 use std::collections::BTreeMap;
@@ -144,6 +146,14 @@ impl Look<'_> {
             Ok(left) => found.extend(left),
             Err(error) => found.push(self.unreachable(shard, &error.to_string())),
         }
+        match schemas::find(shard, self).await {
+            Ok(differing) => found.extend(differing),
+            Err(error) => found.push(Leftover::on(
+                &shard.name,
+                format!("its schema could not be compared with the home shard's: {error}"),
+                "run doctor again",
+            )),
+        }
         let owed = owed::find(shard, self, (&found, fixes)).await;
         // What it owes lies where it is not owned.
         let is_settled = owed.iter().all(|owed| owed.is_fixed);
@@ -163,6 +173,7 @@ impl Look<'_> {
         let mut found = named::find(site, self.running).await?;
         found.extend(records::find(site, self).await?);
         found.extend(copies::find(site, self.copies).await?);
+        found.extend(transactions::find(site, &self.cluster.cluster_id).await?);
         Ok(found)
     }
 }

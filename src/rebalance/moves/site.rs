@@ -286,7 +286,7 @@ impl Site {
     }
 
     /// The shard's schema.
-    pub(super) async fn catalog(&mut self) -> Result<Catalog, SiteError> {
+    pub(in crate::rebalance) async fn catalog(&mut self) -> Result<Catalog, SiteError> {
         self.check_usable()?;
         let mut known = Known::default();
         let reading = catalog_reader::read(&mut self.connection, &mut known, WhenHeld::Wait(LOCK_TIMEOUT));

@@ -177,6 +177,50 @@ async fn doctor_finds_and_removes_what_is_left_over() {
     a_fence_is_finished(&cluster, proxy).await;
 }
 
+/// A transaction is told when nobody has finished it for ten seconds; nothing of this is mended by the command.
+#[tokio::test]
+async fn doctor_tells_what_is_prepared_and_where_the_schema_differs() {
+    let (cluster, proxy) = started(TABLE).await;
+    // No recovery finishes what is this cluster's.
+    drop(proxy);
+    let map = cluster.connect_map().await;
+    let own: String = map.query_one("SELECT cluster_id FROM shardgate_map.cluster", &[]).await.expect("id").get(0);
+    let own = format!("sg:{own}:00000000-0000-0000-0000-000000000000:1");
+    let there = cluster.connect_shard(1).await;
+    for gid in [own.as_str(), "of an application"] {
+        there.batch_execute(&format!("BEGIN; SELECT txid_current(); PREPARE TRANSACTION '{gid}'")).await.expect(gid);
+    }
+    there.batch_execute("ALTER TABLE t ADD COLUMN w int; CREATE INDEX t_w ON t (w)").await.expect("changed directly");
+    let found = rebalance(&cluster, &["doctor"]).await;
+    assert_eq!(found.status.code(), Some(1));
+    let told = text(&found.stdout);
+    let differs =
+        "shard b: its schema differs: column \"w\" of table \"public.t\" is missing here and exists there (here: home shard \"a\")";
+    assert!(told.contains(differs) && told.contains("index \"t_w\""), "{told}");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let parts = [
+        format!("shard b: transaction {own} was prepared 1"),
+        "a proxy finishes it".to_owned(),
+        "shard b: transaction of an application of another program was prepared 1".to_owned(),
+    ];
+    loop {
+        let fixed = rebalance(&cluster, &["doctor", "--fix"]).await;
+        let told = text(&fixed.stdout);
+        assert_eq!(fixed.status.code(), Some(1), "{told}");
+        if parts.iter().all(|part| told.contains(part)) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{told}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    there.batch_execute("ALTER TABLE t DROP COLUMN w").await.expect("alike again");
+    for gid in [own.as_str(), "of an application"] {
+        there.batch_execute(&format!("ROLLBACK PREPARED '{gid}'")).await.expect(gid);
+    }
+    let healthy = rebalance(&cluster, &["doctor"]).await;
+    assert_eq!(healthy.status.code(), Some(0), "{}", text(&healthy.stdout));
+}
+
 /// Something of every kind, of a move that the map does not know; and of one that has ended, what a shard knows of its switch.
 async fn plant(cluster: &Cluster) {
     let source = cluster.connect_shard(0).await;
