@@ -255,14 +255,22 @@ const SEEN_PATIENCE: Duration = Duration::from_secs(2);
 pub async fn call(control: &Control, caller: &Caller, call: &Call) -> Result<Answer, PgError> {
     let function = Function::find(&call.function).ok_or_else(|| unknown_function(call))?;
     let arguments = Arguments::bind(function, call)?;
-    if !function.is_for_everybody() && !caller.is_admin {
+    if !caller.is_admin && changes_something(function, &arguments)? {
+        let hint = "Only users with admin = true in [[auth.users]] may change the shard map.";
+        let shown = "With dry_run => true it only shows the moves, to everybody.";
+        let hint = if function.has_dry_run() { format!("{hint} {shown}") } else { hint.to_owned() };
         return Err(PgError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for function {}", function.name()))
-            .with_hint("Only users with admin = true in [[auth.users]] may change the shard map, or plan a change of it."));
+            .with_hint(hint));
     }
     let rows = Box::pin(run(control, caller, function, &arguments)).await?;
     let columns = function.result();
     assert!(rows.iter().all(|row| row.len() == columns.len()), "the result of {function} has its columns");
     Ok(Answer { columns, rows })
+}
+
+fn changes_something(function: Function, arguments: &Arguments) -> Result<bool, PgError> {
+    let is_shown_only = function.has_dry_run() && arguments.boolean("dry_run")?;
+    Ok(!function.only_reads() && !is_shown_only)
 }
 
 async fn run(

@@ -164,10 +164,16 @@ impl Function {
         }
     }
 
-    /// Whether it only reads the map or draws an id, which every user may.
-    pub(super) fn is_for_everybody(self) -> bool {
+    /// With `dry_run` it changes nothing.
+    pub(super) fn has_dry_run(self) -> bool {
+        self.parameters().iter().any(|parameter| parameter.name == "dry_run")
+    }
+
+    /// Whether it only reads, or draws an id, which every user may.
+    pub(super) fn only_reads(self) -> bool {
         match self {
-            Function::Locate | Function::UniqueId => true,
+            // What it reads of tables it tells as counts and shares, never as values.
+            Function::Locate | Function::UniqueId | Function::PlanTables => true,
             Function::AddShard
             | Function::AlterShard
             | Function::DropShard
@@ -190,8 +196,6 @@ impl Function {
             | Function::UndistributeTable
             | Function::DistributeTables
             | Function::RebalanceTableShards
-            // It reads statistics and rows of all tables.
-            | Function::PlanTables
             | Function::CitusMoveShardPlacement => false,
         }
     }

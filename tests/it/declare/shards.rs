@@ -101,6 +101,34 @@ async fn only_admins_change_the_map() {
     declare::call(&d.control, &nobody, &call).await.expect("everybody may draw an id");
 }
 
+/// Plans and dry runs.
+#[tokio::test]
+async fn what_changes_nothing_everybody_may_call() {
+    let d = Declarer::with_schema(1, "CREATE TABLE t (id int PRIMARY KEY)").await;
+    let nobody = Caller { is_admin: false, ..admin() };
+    let asked = async |function: &str, arguments: &[(&str, &str)]| {
+        let argument =
+            |(name, value): &(&str, &str)| ((!name.is_empty()).then(|| (*name).to_owned()), Argument::Text((*value).to_owned()));
+        let call = Call { function: function.to_owned(), arguments: arguments.iter().map(argument).collect() };
+        declare::call(&d.control, &nobody, &call).await
+    };
+    let planned = asked("plan_tables", &[("", "{\"t\": \"id\"}")]).await.expect("a plan");
+    assert!(!planned.rows.is_empty());
+    d.call("distribute_table", &["t", "id"]).await.expect("distribute");
+    for (function, arguments) in
+        [("rebalance", &[][..]), ("redistribute_table", &[("", "t")]), ("undistribute_table", &[("", "t")])]
+    {
+        let refused = asked(function, arguments).await.unwrap_err();
+        assert_eq!(code(&refused), "42501", "{function}");
+        assert!(refused.hint.is_some_and(|hint| hint.contains("dry_run => true")), "{function}");
+        // No proxy is here that would look at sizes.
+        let dry = [arguments, &[("dry_run", "true")]].concat();
+        if let Err(error) = asked(function, &dry).await {
+            assert_eq!(code(&error), "0A000", "{function}: {}", error.message);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_shard_that_holds_partitions_is_not_dropped() {
     let d = Declarer::with_schema(3, "CREATE TABLE t (id int PRIMARY KEY)").await;
