@@ -15,10 +15,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
+use sqlx::postgres::types::Oid;
 use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
 use tokio::time::{Instant, timeout};
 
 use super::catalog_reader::{self, Known, WhenHeld};
+use super::foreign_oids::{Nesting, OID_NAMES_SQL, OidName, OidNames};
 use super::identity::{self, Expected, Misdirected, Shown};
 use crate::catalog::Catalog;
 use crate::config::ShardUrl;
@@ -86,6 +88,19 @@ impl SchemaReader {
         self.kept = None;
         self.known.forget_connection();
         read(shard, &mut self.known).await
+    }
+
+    /// What its shard calls its tables and types: those of the last reading, and perhaps later ones. `None`: it does not say. Cancel safe: the
+    /// connection is closed then.
+    pub async fn oid_names(&mut self) -> Option<OidNames> {
+        let mut kept = self.kept.take()?;
+        let asked = sqlx::query_as::<_, (String, Oid, String)>(OID_NAMES_SQL).fetch_all(&mut kept.connection);
+        let Ok(Ok(rows)) = timeout(OPENS_SOON, asked).await else { return None };
+        self.kept = Some(kept);
+        let entry = |(name, Oid(oid), letter): (String, Oid, String)| {
+            (name.into_bytes(), OidName { oid, nesting: Nesting::from_letter(letter.as_bytes()) })
+        };
+        Some(rows.into_iter().map(entry).collect())
     }
 
     /// What the last reading has left.

@@ -172,6 +172,10 @@ impl Gateway {
         }
         catalog.version = known.version + 1;
         let catalog = Arc::new(catalog);
+        // The home shard may be away when they are needed for the first time, for a statement at another shard.
+        if let Some(names) = reader.oid_names().await {
+            self.oids.keep_home(catalog.version, names);
+        }
         self.catalog.store(Arc::clone(&catalog));
         // After the catalogue: who finds this mark finds that catalogue, or a later one.
         self.catalog_mark.store(Arc::new(mark));

@@ -28,6 +28,14 @@ impl KnownOids {
         self.home.lock().as_ref().filter(|(known, _)| *known == version).map(|(_, names)| Arc::clone(names))
     }
 
+    /// Of the home shard, as a catalogue of this version was read there.
+    pub(in crate::session) fn keep_home(&self, version: u64, names: OidNames) {
+        let mut home = self.home.lock();
+        if home.as_ref().is_none_or(|(known, _)| *known <= version) {
+            *home = Some((version, Arc::new(names)));
+        }
+    }
+
     fn shard(&self, shard: ShardId, url: &str, version: u64) -> Option<Arc<ForeignOids>> {
         let shards = self.shards.lock();
         let known = shards.get(&shard).filter(|(known, oids)| known == url && oids.version == version);
@@ -45,7 +53,7 @@ impl Session {
         }
         if self.gateway.oids.home(version).is_none() {
             let names = self.home_names().await?;
-            *self.gateway.oids.home.lock() = Some((version, Arc::new(names)));
+            self.gateway.oids.keep_home(version, names);
         }
         Ok(())
     }

@@ -169,6 +169,25 @@ async fn without_home_the_other_shards_go_on() {
     }
 }
 
+/// Nobody has used another shard since the change, and nobody has prepared these statements before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn right_after_a_schema_change_the_other_shards_go_on_without_home() {
+    let mut stage = Stage::on(Cluster::separate_servers(2).await, ProxyOptions::default()).await;
+    let other = stage.key(1, 0);
+    succeed(&mut stage.client().await, "ALTER TABLE accounts ADD COLUMN note text").await;
+    stage.cluster.shard_server_mut(0).kill().expect("kill home");
+    let mut late = stage.client().await;
+    assert_eq!(late.value(&format!("SELECT owner FROM accounts WHERE id = {other}")).await, format!("o{other}"));
+    let driver = stage.proxy.connect().await;
+    let written = driver.execute("UPDATE accounts SET note = $1 WHERE id = $2", &[&"kept", &other]).await;
+    assert_eq!(written.expect("a write with parameters"), 1);
+    let read = driver.query_one("SELECT note FROM accounts WHERE id = $1", &[&other]).await.expect("a row");
+    assert_eq!(read.get::<_, &str>(0), "kept");
+    assert_eq!(driver.execute("DELETE FROM accounts WHERE id = $1", &[&other]).await.expect("deleted"), 1);
+    let inserted = driver.execute("INSERT INTO accounts VALUES ($1, $2, $3)", &[&other, &"new", &1_i32]).await;
+    assert_eq!(inserted.expect("a new row"), 1);
+}
+
 /// Its schema has to be read again, as its row in the map has changed, and it says neither yes nor no.
 async fn a_home_shard_that_stands_still_holds_up_nobody(stage: &Stage, other: i64) {
     let statement = format!("SELECT owner FROM accounts WHERE id = {other}");
