@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::backend::{Own, Reply, ShardText, StatementName};
+use crate::backend::{Own, Reply, ShardText, StatementName, is_user_type};
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::routing::{Inputs, Parameter, Reach};
 use crate::session::gateway::MAP_DATABASE;
-use crate::session::protocol::describe::Description;
+use crate::session::protocol::describe::{Description, is_away};
 use crate::session::protocol::statement::{Made, Statement};
 use crate::session::reads::gather::bind_body;
 use crate::session::route::Route;
@@ -24,6 +24,7 @@ use crate::session::writes::write::{Writing, WritingKind};
 use crate::session::{Failure, Session};
 use crate::shard_key::oid::TEXT;
 use crate::shard_key::{Format, Oid};
+use crate::shardmap::ShardId;
 use crate::sql::analysis::{Analysis, Command, Effect, KeyValue, Part, Scope};
 use crate::sql::parse::lexer::{self, TokenKind};
 use crate::sql::residues::cover;
@@ -83,14 +84,28 @@ impl Session {
         sql.push_str(&quoted_literal(name));
         sql.push_str(&format!(";DEALLOCATE {}", quoted_identifier(name)));
         let home = self.home()?;
-        let rows = self.ask_question(&home, &Own::Plan.text(&sql)).await?;
-        let types = rows.last().and_then(|row| row.first()).and_then(Option::as_ref);
-        let types = types.map(|types| String::from_utf8_lossy(types).into_owned()).unwrap_or_default();
-        types
-            .split_whitespace()
-            .map(|oid| oid.parse::<u32>())
-            .collect::<Result<_, _>>()
-            .map_err(|error| Failure::Error(PgError::internal(format!("parameter types from shard: {error}"))))
+        let rows = match self.ask_question(&home, &Own::Plan.text(&sql)).await {
+            Err(Failure::Error(error)) if is_away(&error) && self.transaction.index_of(home.id).is_none() => {
+                return self.try_prepare_beside(home.id, &sql, error).await;
+            }
+            answered => answered?,
+        };
+        parameter_types_of(&rows)
+    }
+
+    /// While the home shard is away, where all types are PostgreSQL's own: those of users have other numbers elsewhere.
+    async fn try_prepare_beside(&mut self, home: ShardId, sql: &str, reason: PgError) -> Result<Box<[u32]>, Failure> {
+        for shard in self.shards_beside(home) {
+            match self.ask_question(&shard, &Own::Plan.text(sql)).await {
+                Ok(rows) => {
+                    let types = parameter_types_of(&rows)?;
+                    return if types.iter().any(|oid| is_user_type(*oid)) { Err(reason.into()) } else { Ok(types) };
+                }
+                Err(Failure::Error(error)) if is_away(&error) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Err(reason.into())
     }
 
     /// EXECUTE name (arguments).
@@ -389,6 +404,17 @@ impl Execution<'_> {
         let blanks = place.saturating_sub(start.len());
         (behind_blanks(blanks, &format!("{start}{arguments}")), start.len().saturating_sub(place))
     }
+}
+
+/// As `try_prepare` asks for them.
+fn parameter_types_of(rows: &[Vec<Option<Bytes>>]) -> Result<Box<[u32]>, Failure> {
+    let types = rows.last().and_then(|row| row.first()).and_then(Option::as_ref);
+    let types = types.map(|types| String::from_utf8_lossy(types).into_owned()).unwrap_or_default();
+    types
+        .split_whitespace()
+        .map(|oid| oid.parse::<u32>())
+        .collect::<Result<_, _>>()
+        .map_err(|error| Failure::Error(PgError::internal(format!("parameter types from shard: {error}"))))
 }
 
 /// An EXECUTE with one more argument, a time.

@@ -230,6 +230,12 @@ impl Session {
         described
     }
 
+    /// To be asked while the home shard is away, where all say the same.
+    pub(in crate::session) fn shards_beside(&self, home: ShardId) -> Vec<Arc<Shard>> {
+        let is_other = |shard: &&Arc<Shard>| shard.id != home && shard.state.is_ready();
+        self.gateway.map.snapshot().shards.iter().filter(is_other).cloned().collect()
+    }
+
     /// While the home shard is away another shard's word counts where all types are PostgreSQL's own: those of users have other
     /// numbers there. It is not kept, since tables have other numbers too.
     async fn describe_without_home(
@@ -238,11 +244,7 @@ impl Session {
         statement: &Arc<Statement>,
         reason: PgError,
     ) -> Result<Arc<Description>, Failure> {
-        let snapshot = self.gateway.map.snapshot();
-        let is_other = |shard: &&Arc<Shard>| shard.id != home.id && shard.state.is_ready();
-        let others: Vec<Arc<Shard>> = snapshot.shards.iter().filter(is_other).cloned().collect();
-        drop(snapshot);
-        for shard in others {
+        for shard in self.shards_beside(home.id) {
             match self.describe_outside(&shard, statement).await {
                 Ok(description) if description.has_system_types_only() => return Ok(Arc::new(description)),
                 Ok(_) => break,
@@ -271,7 +273,7 @@ async fn run_own(connection: &mut Connection, sql: &str) -> Result<(), Failure> 
         .map_err(|error| Failure::Error(crate::session::lost("home", &error)))
 }
 
-fn is_away(error: &PgError) -> bool {
+pub(in crate::session) fn is_away(error: &PgError) -> bool {
     matches!(error.code, SqlState::CANNOT_CONNECT_NOW | SqlState::CONNECTION_FAILURE)
 }
 

@@ -15,6 +15,7 @@ use crate::catalog::{Kept, quoted_identifier, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::session::commands::map_database;
 use crate::session::gateway::MAP_DATABASE;
+use crate::session::protocol::describe::is_away;
 use crate::session::transaction::participant::Participant;
 use crate::session::transaction::{LocalSetting, Status, Told};
 use crate::session::{Failure, Session};
@@ -173,15 +174,32 @@ impl Session {
         }
     }
 
+    /// While the home shard is away another one says whether there is such a setting, and whether it takes this value: each connection
+    /// is given it, and may refuse it, in any case.
     async fn try_on_home(&mut self, name: &str, sql: &str) -> Result<String, Failure> {
         let home = self.home()?;
-        let mut connection = self.checkout_to_set(&home, &self.settings_now(), name).await?;
+        let mut tried = self.try_on(&home, name, sql).await;
+        for other in self.shards_beside(home.id) {
+            match &tried {
+                Err(Failure::Error(error)) if is_away(error) => {}
+                Ok(_) | Err(_) => break,
+            }
+            match self.try_on(&other, name, sql).await {
+                Err(Failure::Error(error)) if is_away(&error) => {}
+                answered => tried = answered,
+            }
+        }
+        tried
+    }
+
+    async fn try_on(&mut self, shard: &Arc<Shard>, name: &str, sql: &str) -> Result<String, Failure> {
+        let mut connection = self.checkout_to_set(shard, &self.settings_now(), name).await?;
         let tried = connection.simple(&Own::Setting.text(sql)).await;
         if connection.status != b'I' {
-            connection.simple(&Own::Transaction.text("ROLLBACK")).await.map_err(|error| refused(&home.name, error))?;
+            connection.simple(&Own::Transaction.text("ROLLBACK")).await.map_err(|error| refused(&shard.name, error))?;
         }
         connection.release();
-        tried.map(|rows| last_value(&rows)).map_err(|error| refused(&home.name, error))
+        tried.map(|rows| last_value(&rows)).map_err(|error| refused(&shard.name, error))
     }
 
     pub(in crate::session) fn record(&mut self, name: &str, value: Option<String>, is_local: bool) {
@@ -254,7 +272,7 @@ impl Session {
         // A name with a dot may be anything.
         let is_known = matches!(name.as_str(), "role" | "session_authorization") || name.contains('.');
         if !is_known && !self.transaction.is_open() && self.settings.get(&name).is_none() {
-            self.try_at_home(&format!("RESET {}", quoted_identifier(&name))).await?;
+            self.try_on_home(&name, &format!("BEGIN;RESET {}\n;ROLLBACK", quoted_identifier(&name))).await?;
         }
         self.reset_one(&name, false, "RESET")
     }

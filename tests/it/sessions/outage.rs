@@ -178,6 +178,12 @@ async fn right_after_a_schema_change_the_other_shards_go_on_without_home() {
     stage.cluster.shard_server_mut(0).kill().expect("kill home");
     let mut late = stage.client().await;
     assert_eq!(late.value(&format!("SELECT owner FROM accounts WHERE id = {other}")).await, format!("o{other}"));
+    for set in ["SET extra_float_digits = 3", "SET app.tenant = 'x'", "RESET work_mem"] {
+        succeed(&mut late, set).await;
+    }
+    assert!(late.ask("SET nonsense = 1").await.starts_with("E(42704 "));
+    succeed(&mut late, "PREPARE one AS SELECT owner FROM accounts WHERE id = $1").await;
+    assert_eq!(late.value(&format!("EXECUTE one({other})")).await, format!("o{other}"));
     let driver = stage.proxy.connect().await;
     let written = driver.execute("UPDATE accounts SET note = $1 WHERE id = $2", &[&"kept", &other]).await;
     assert_eq!(written.expect("a write with parameters"), 1);
