@@ -55,7 +55,7 @@ enum Verb {
         #[arg(long, value_enum, default_value = "bytes")]
         by: By,
         /// How far a shard may be above its fair share
-        #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
+        #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share, allow_negative_numbers = true)]
         threshold: f64,
         /// A shard that is to give away all its partitions
         #[arg(long, value_name = "SHARD")]

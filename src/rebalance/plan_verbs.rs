@@ -117,6 +117,11 @@ async fn in_the_way(map_url: &str, made: &Plan) -> Result<Vec<Finding>, Rebalanc
     let store = Store::of_command(map_url).await?;
     let map = store.load().await?.snapshot;
     let mut found: Vec<Finding> = Vec::new();
+    for group in made.groups.iter().filter_map(|group| map.group(GroupId(group.colocation_group))) {
+        for away in &made.left_out {
+            found.extend(preflight::waits_for(&map, group, &away.shard).await);
+        }
+    }
     for (group, source) in places {
         // Gone meanwhile: the plan does not fit the map any more, which its application finds.
         let (Some(group), Some(source)) = (map.group(GroupId(group)), map.shard_by_name(source)) else { continue };

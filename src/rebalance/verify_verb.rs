@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::RebalanceError;
 use super::moves::comparison;
-use crate::shardmap::{MapSnapshot, Move, MoveState, Store, TableKind};
+use crate::shardmap::{MapSnapshot, Move, MoveId, MoveState, PartitionId, Store, TableKind};
 
 #[derive(Debug, Serialize)]
 struct Compared {
@@ -48,7 +48,15 @@ async fn running_move(
     let running = store.running_moves().await?;
     let Some(the_move) = running.iter().find(is_meant) else {
         let what = match (move_id, partition) {
+            (Some(id), _) if store.move_by_id(MoveId(id)).await?.is_none() => {
+                return Err(RebalanceError::Refused(format!("there is no move {id}; SELECT * FROM shardgate.moves shows them")));
+            }
             (Some(id), _) => format!("move {id} does not run"),
+            (None, Some(id)) if map.partition(PartitionId(id)).is_none() => {
+                return Err(RebalanceError::Refused(format!(
+                    "partition {id} does not exist; \"shard-rebalance status --partitions\" lists them"
+                )));
+            }
             (None, id) => format!("partition {} is not being moved", id.unwrap_or_default()),
         };
         return Err(RebalanceError::Refused(format!(

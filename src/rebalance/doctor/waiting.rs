@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::Leftover;
-use crate::rebalance::moves::given_up;
+use crate::rebalance::moves::{covering_views, given_up};
 use crate::shardmap::{Lost, MapSnapshot, Move, MoveState, Shard, Store, StoreError};
 
 /// By the map alone.
@@ -38,8 +38,10 @@ pub(super) async fn find(store: &Store, moves: &[Move]) -> Result<Vec<Leftover>,
 
 /// What to do about a shard that cannot be looked at.
 pub(super) fn remedy(map: &MapSnapshot, shard: &Shard, moves: &[Move]) -> String {
+    let takes_part = |the_move: &Move| [&the_move.source, &the_move.target].contains(&&shard.name);
+    // A view is covered on every shard.
     let needs =
-        |the_move: &&Move| [&the_move.source, &the_move.target].contains(&&shard.name) && the_move.state != MoveState::Planned;
+        |the_move: &&Move| the_move.state != MoveState::Planned && (takes_part(the_move) || covering_views::are_made(the_move));
     let waiting: Vec<String> = moves.iter().filter(needs).map(|the_move| the_move.id.0.to_string()).collect();
     if waiting.is_empty() {
         return format!("run doctor again when it is back; {}", given_up::if_it_stays_away(map, shard));
@@ -49,7 +51,7 @@ pub(super) fn remedy(map: &MapSnapshot, shard: &Shard, moves: &[Move]) -> String
         "run doctor again when it is back; {plural} {} cannot end without it: where it does not come back, let shardgate.alter_shard() name a \
          standby that was promoted, or a server that was restored{}",
         waiting.join(", "),
-        moves.iter().filter(needs).filter_map(|the_move| way_out(shard, the_move)).collect::<String>()
+        moves.iter().filter(|the_move| takes_part(the_move)).filter_map(|the_move| way_out(shard, the_move)).collect::<String>()
     )
 }
 

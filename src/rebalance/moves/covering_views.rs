@@ -108,6 +108,12 @@ pub(super) async fn of_schema(home: &mut Site, map: &MapSnapshot, group: GroupId
     Ok(found)
 }
 
+/// Whether a move of the group makes something on every shard.
+pub(super) async fn are_needed(home: &mut Site, map: &MapSnapshot, group: GroupId) -> Result<bool, Stop> {
+    let context = context(Box::pin(home.catalog()).await?, map.clone());
+    Ok(!named(&context, group).is_empty() || !key_types(context.map.groups.values().map(Arc::as_ref)).is_empty())
+}
+
 /// What is in the way, found by making them in transactions that are rolled back.
 pub(super) async fn findings(moving: &Moving) -> Result<Vec<Finding>, Stop> {
     let views = Views::of(moving).await?;
@@ -188,7 +194,7 @@ pub(super) fn with_statements(map: &MapSnapshot) -> impl Iterator<Item = &Shard>
 }
 
 /// Or may be, on some shards.
-pub(super) fn are_made(the_move: &Move) -> bool {
+pub(in crate::rebalance) fn are_made(the_move: &Move) -> bool {
     the_move.remembers(REMEMBERED)
 }
 
@@ -203,8 +209,12 @@ pub(super) async fn remove_from(site: &mut Site, the_move: &Move) -> Result<(), 
     Ok(())
 }
 
-async fn open(shard: &Shard, moving: &Moving) -> Result<Site, SiteError> {
-    Box::pin(Site::open(shard, moving.the_move.id, moving.term)).await
+async fn open(shard: &Shard, moving: &Moving) -> Result<Site, Stop> {
+    let opened = Box::pin(Site::open(shard, moving.the_move.id, moving.term)).await;
+    opened.map_err(|error| match Stop::from(error) {
+        Stop::Again(reason) => Stop::Again(format!("needs every shard, for views of its tables: {reason}")),
+        stop => stop,
+    })
 }
 
 /// With the driver's term.

@@ -94,6 +94,21 @@ async fn look_at_schema(
     Ok(())
 }
 
+/// Why moves of the group would wait for a shard that they neither leave nor come to, which does not answer. `None`: they would not, or it is
+/// not known.
+pub(in crate::rebalance) async fn waits_for(map: &MapSnapshot, group: &Group, away: &str) -> Option<Finding> {
+    let mut home = Box::pin(Site::open(map.home()?, MoveId(0), Term(0))).await.ok()?;
+    let is_needed = Box::pin(covering_views::are_needed(&mut home, map, group.id)).await.ok()?;
+    is_needed.then(|| Finding {
+        what: format!(
+            "moves of group {} need every shard, for views of its tables or types of its keys, and wait for shard \"{away}\"",
+            group.id.0
+        ),
+        remedy: "Let shardgate.alter_shard() name a server for it that answers, or drop these views for the time of the moves"
+            .to_owned(),
+    })
+}
+
 /// The user of the source's replication_url, where it has one.
 async fn copier(store: &Store, source: &str) -> Result<Option<String>, Stop> {
     let urls = store.replication_urls().await?;

@@ -122,6 +122,22 @@ async fn a_plan_goes_around_a_shard_that_does_not_answer() {
     assert!(applied.status.success(), "{}\n{}", text(&applied.stdout), text(&applied.stderr));
     let rows: i64 = cluster.connect_shard(1).await.query_one("SELECT count(*) FROM t", &[]).await.expect("count").get(0);
     assert!((3000..6000).contains(&rows), "shard b has {rows} rows");
+    moves_under_views_wait_for_every_shard(&mut cluster, &proxy).await;
+}
+
+/// The plan says so, the move itself, and `doctor`.
+async fn moves_under_views_wait_for_every_shard(cluster: &mut Cluster, proxy: &Proxy) {
+    cluster.shard_server_mut(2).start_again().expect("started again");
+    proxy.connect().await.batch_execute("CREATE VIEW seen AS SELECT id FROM t").await.expect("a view");
+    cluster.shard_server_mut(2).kill().expect("killed");
+    let planned = rebalance(cluster, &["plan", "--drain", "b"]).await;
+    let told = text(&planned.stdout);
+    assert!(told.contains("for views of its tables") && told.contains("wait for shard \"c\""), "{told}");
+    let partition = partitions_on(proxy, "t", "b").await[0].to_string();
+    rebalance(cluster, &["move", "--partition", &partition, "--to", "a", "--detach"]).await;
+    until_move(cluster, |_, error| error.starts_with("needs every shard, for views of its tables: shard \"c\": ")).await;
+    let refused = rebalance(cluster, &["verify", "--partition", "999"]).await;
+    assert!(text(&refused.stderr).contains("partition 999 does not exist"), "{}", text(&refused.stderr));
 }
 
 /// Row security that is forced on owners hides nothing from a superuser, who moves here.
