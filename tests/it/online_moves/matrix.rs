@@ -469,7 +469,7 @@ async fn servers_that_crash_in_a_rollback_lose_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shard_that_freezes_keeps_no_move_from_ending() {
-    let points = [&BEFORE_THE_HOLD[..], &IN_THE_PAUSE, &AFTER_THE_PAUSE].concat();
+    let points = [&BEFORE_THE_HOLD[..], &IN_THE_PAUSE, &AFTER_THE_PAUSE, &IN_THE_GRACE_PERIOD, &ON_THE_WAY_BACK].concat();
     play(
         &[
             cells(Part::Source, Fault::Frozen, &points, &["subscribed", "fenced", "cleaning"]),
@@ -482,7 +482,7 @@ async fn a_shard_that_freezes_keeps_no_move_from_ending() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_map_that_freezes_keeps_no_move_from_ending() {
-    let points = [&BEFORE_THE_HOLD[..], &IN_THE_PAUSE, &AFTER_THE_PAUSE].concat();
+    let points = [&BEFORE_THE_HOLD[..], &IN_THE_PAUSE, &AFTER_THE_PAUSE, &IN_THE_GRACE_PERIOD, &ON_THE_WAY_BACK].concat();
     play(&cells(Part::Map, Fault::Frozen, &points, &["held", "fenced", "switched"])).await;
 }
 
@@ -501,7 +501,7 @@ fn a_proxy_that_is_cut_off_keeps_no_move_from_ending() {
 
 #[test]
 fn servers_that_are_cut_off_keep_no_move_from_ending() {
-    let points = [&BEFORE_THE_HOLD[..], &IN_THE_PAUSE, &AFTER_THE_PAUSE].concat();
+    let points = [&BEFORE_THE_HOLD[..], &IN_THE_PAUSE, &AFTER_THE_PAUSE, &IN_THE_GRACE_PERIOD, &ON_THE_WAY_BACK].concat();
     let cells = [
         cells(Part::Source, Fault::CutOff, &points, &["fenced", "switched"]),
         cells(Part::Target, Fault::CutOff, &points, &["subscribed", "fenced"]),
@@ -512,7 +512,7 @@ fn servers_that_are_cut_off_keep_no_move_from_ending() {
 
 #[test]
 fn servers_that_lose_their_power_keep_no_move_from_ending() {
-    let points = [&BEFORE_THE_HOLD[..], &IN_THE_PAUSE, &AFTER_THE_PAUSE].concat();
+    let points = [&BEFORE_THE_HOLD[..], &IN_THE_PAUSE, &AFTER_THE_PAUSE, &IN_THE_GRACE_PERIOD, &ON_THE_WAY_BACK].concat();
     let cells = [
         cells(Part::Source, Fault::PowerLost, &points, &["switched"]),
         cells(Part::Target, Fault::PowerLost, &points, &["fenced"]),
