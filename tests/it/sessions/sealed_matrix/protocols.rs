@@ -35,20 +35,24 @@ pub const PROTOCOLS: &[Protocol] = &[
 ];
 
 impl Protocol {
-    pub fn can_send(self, form: Form) -> bool {
+    /// Why a statement of this form is not sent so.
+    pub fn cannot_send(self, form: Form) -> Option<&'static str> {
         match self {
-            Self::Simple | Self::Extended | Self::Pipelined | Self::Named => true,
-            Self::Prepare | Self::Explain => form != Form::Utility,
-            Self::Cursor | Self::CopyOut => form == Form::Query,
-            Self::CopyIn => matches!(form, Form::Insert { row: Some(_) }),
+            Self::Simple | Self::Extended | Self::Pipelined | Self::Named => None,
+            Self::Prepare | Self::Explain => (form == Form::Utility).then_some("PREPARE and EXPLAIN take no utility statement"),
+            Self::Cursor | Self::CopyOut => (form != Form::Query).then_some("DECLARE and COPY ... TO take queries"),
+            Self::CopyIn => {
+                (!matches!(form, Form::Insert { row: Some(_) })).then_some("COPY ... FROM inserts a row, and looks at no rules")
+            }
         }
     }
 
-    pub fn can_end(self, end: End) -> bool {
+    /// Why a transaction with it does not end so.
+    pub fn cannot_end(self, end: End) -> Option<&'static str> {
         match end {
-            End::ErrorInMessage => matches!(self, Self::Simple | Self::Pipelined),
-            End::Alone => self != Self::Cursor,
-            _ => true,
+            End::ErrorInMessage => (!matches!(self, Self::Simple | Self::Pipelined)).then_some("nothing else is in its message"),
+            End::Alone => (self == Self::Cursor).then_some("a cursor needs a transaction block"),
+            _ => None,
         }
     }
 

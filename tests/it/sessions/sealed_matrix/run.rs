@@ -33,19 +33,30 @@ const FAILING: &str = "SELECT 1/0";
 /// Refused in transaction pooling, though an empty table has no rows for which it would be evaluated.
 const EVALUATED: &str = "in a schema change that evaluates it";
 
-/// Creates what these cells need, in one schema change. Returns whether that is done: where one of them is refused none is.
-pub async fn create_together(stage: &Stage, cells: &[(Cell, Words)]) -> bool {
-    let all: Vec<Vec<String>> = cells.iter().map(|(cell, words)| objects(cell, words)).collect();
-    let Some((_, words)) = cells.first() else { return false };
-    let whole = all.concat().join("; ");
-    if !whole.is_empty() && create(&stage.side(true, words), &[whole]).await.is_err() {
-        return false;
+/// Creates what these cells need, in as few schema changes as that takes: where one of them is refused none of the change is there.
+/// Returns for which it is done.
+pub async fn create_together(stage: &Stage, cells: &[(Cell, Words)]) -> Vec<bool> {
+    let mut created = vec![false; cells.len()];
+    let mut waiting = vec![0..cells.len()];
+    while let Some(range) = waiting.pop() {
+        let some = &cells[range.clone()];
+        let all: Vec<Vec<String>> = some.iter().map(|(cell, words)| objects(cell, words)).collect();
+        let (Some((_, words)), whole) = (some.first(), all.concat().join("; ")) else { continue };
+        if !whole.is_empty() && create(&stage.side(true, words), &[whole]).await.is_err() {
+            let middle = range.start + range.len() / 2;
+            // One alone is told when it is run.
+            waiting.extend(
+                [middle..range.end, range.start..middle].into_iter().filter(|half| half.len() < range.len() && !half.is_empty()),
+            );
+            continue;
+        }
+        for ((cell, words), objects) in some.iter().zip(&all) {
+            let told = create(&stage.side(false, words), objects).await;
+            told.unwrap_or_else(|told| panic!("{cell}: {objects:#?}: {told}"));
+        }
+        created[range].fill(true);
     }
-    for ((cell, words), objects) in cells.iter().zip(&all) {
-        let created = create(&stage.side(false, words), objects).await;
-        created.unwrap_or_else(|told| panic!("{cell}: {objects:#?}: {told}"));
-    }
-    true
+    created
 }
 
 /// `is_created`: what it needs is there. Errors: what is wrong, with everything that a person needs to see it again.
@@ -160,28 +171,27 @@ async fn create(side: &Side<'_>, statements: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// What a cell has created goes, on both sides. Schema changes are most of a cell's time: what does nothing to other cells waits in
-/// `left` and goes with others.
-pub async fn clean_up(stage: &Stage, cell: &Cell, words: &Words, left: &mut Vec<String>) {
-    left.push(words.schema().to_owned());
-    if cell.way.keeps_to_itself() && left.len() < LEFT_MAX {
-        return;
-    }
-    let schemas = std::mem::take(left).join(", ");
+/// What cells have created goes, on both sides.
+pub async fn clean_up(stage: &Stage, cells: &[(Cell, Words)]) {
+    let Some((_, words)) = cells.first() else { return };
+    let schemas: Vec<&str> = cells.iter().map(|(_, words)| words.schema()).collect();
+    let mut script = format!("DROP SCHEMA IF EXISTS {} CASCADE", schemas.join(", "));
     // The rows apart: until a schema change is committed, statements are read by the catalog before it.
-    let script = format!("DROP SCHEMA IF EXISTS {schemas} CASCADE; {}", cell.way.clean_up());
-    let rows = if matches!(cell.way.call(cell.kind).1, Form::Insert { .. }) { "DELETE FROM {inbox}" } else { "" };
+    let mut rows = String::new();
+    for (cell, words) in cells {
+        script += &words.fill_in(cell.way.clean_up());
+        if matches!(cell.way.call(cell.kind).1, Form::Insert { .. }) {
+            rows += &words.fill_in("DELETE FROM {inbox};");
+        }
+    }
     for is_proxied in [false, true] {
         let mut client: WireClient = stage.side(is_proxied, words).client().await;
-        for text in [&*script, rows] {
-            let told = client.ask(&words.fill_in(text)).await;
-            assert!(!told.contains("E("), "{cell}: {text}: {told}");
+        for text in [&script, &rows] {
+            let told = client.ask(text).await;
+            assert!(!told.contains("E("), "{text}: {told}");
         }
     }
 }
-
-/// Schemas that are created together, and wait to be dropped.
-pub const LEFT_MAX: usize = 16;
 
 fn sent(run: &Run) -> String {
     run.sent.iter().fold(String::new(), |all, line| all + "    " + line + "\n")

@@ -1,6 +1,7 @@
 //! What the cells of one configuration share: servers, the proxy, a plain database, and tables to carry what sets.
 //!
-//! * `carrier(id, n)` has rows, `inbox(id, n)` is empty: sharded, where anything is; `carrier_home`, `inbox_home` never are.
+//! * `carrier0(id, n)` has rows, `inbox0(id, n)` is empty: sharded, where anything is; `carrier_home0`, `inbox_home0` never are. There are
+//!   as many as there are cells at a time.
 //! * `spread`, `lasting`: sharded too; `which_place` says in which schema it is found.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,6 +24,9 @@ pub struct Configuration {
     pub as_client: bool,
 }
 
+/// Cells at a time, each with tables of its own.
+pub const SLOTS: usize = 16;
+
 pub struct Stage {
     configuration: Configuration,
     cluster: Cluster,
@@ -41,7 +45,9 @@ pub struct Words {
     seeded: String,
     port: u16,
     /// Added to the names of tables.
-    suffix: &'static str,
+    suffix: String,
+    /// Its name is the cell's own: closures look for operators by their names alone.
+    operator: String,
     schema: String,
 }
 
@@ -56,6 +62,7 @@ impl Words {
             .replace("{z}", &self.key)
             .replace("{seeded}", &self.seeded)
             .replace("{port}", &self.port.to_string())
+            .replace("{operator}", &self.operator)
             .replace("{schema}", &self.schema)
             .replace("cell.", &format!("{}.", self.schema))
     }
@@ -83,22 +90,25 @@ impl Stage {
             let add = format!("SELECT shardgate.add_shard('shard{shard}', '{}')", self.cluster.public_url(shard));
             succeed(&mut proxied, &add).await;
         }
-        for statement in SCHEMA {
+        for statement in [self.tables().as_str(), SCHEMA] {
             succeed(&mut plain, statement).await;
             succeed(&mut proxied, statement).await;
         }
         if self.configuration.is_distributed {
-            for table in ["carrier", "inbox", "spread", "lasting"] {
-                succeed(&mut proxied, &format!("SELECT shardgate.distribute_table('{table}', 'id', partitions => 8)")).await;
-            }
+            let of_cells = (0..SLOTS).flat_map(|slot| [format!("carrier{slot}"), format!("inbox{slot}")]);
+            let keys = of_cells.chain(["spread".to_owned(), "lasting".to_owned()]).map(|table| format!("\"{table}\": \"id\""));
+            let keys = keys.collect::<Vec<_>>().join(", ");
+            succeed(&mut proxied, &format!("SELECT shardgate.distribute_tables('{{{keys}}}', partitions => 8)")).await;
         }
-        for statement in ROWS {
+        let mut rows: Vec<String> = ROWS.iter().map(|text| (*text).to_owned()).collect();
+        rows.extend(self.suffixes().map(|suffix| format!("INSERT INTO carrier{suffix} SELECT g, 1 FROM generate_series(1, 12) g")));
+        for statement in &rows {
             succeed(&mut plain, statement).await;
             succeed(&mut proxied, statement).await;
         }
         if self.configuration.is_distributed {
             let mut id = 1;
-            while proxied.row(&format!("SELECT * FROM shardgate.locate('carrier', '{id}')")).await[1] != "shard1" {
+            while proxied.row(&format!("SELECT * FROM shardgate.locate('carrier0', '{id}')")).await[1] != "shard1" {
                 id += 1;
             }
             assert!(id <= 12, "no row is on the second shard");
@@ -108,13 +118,26 @@ impl Stage {
         self.seeded = plain.value("SELECT random()").await;
     }
 
-    /// `number`: of the cell, whose objects are in a schema of its own.
-    pub fn words(&self, tables: Tables, number: usize) -> Words {
+    fn suffixes(&self) -> impl Iterator<Item = String> + use<> {
+        let kinds: &[&str] = if self.configuration.is_distributed { &["", "_home"] } else { &[""] };
+        kinds.iter().flat_map(|kind| (0..SLOTS).map(move |slot| format!("{kind}{slot}")))
+    }
+
+    fn tables(&self) -> String {
+        let of_cell = |suffix: String| {
+            format!("CREATE TABLE carrier{suffix} (id bigint PRIMARY KEY, n int); CREATE TABLE inbox{suffix} (id bigint, n int); ")
+        };
+        self.suffixes().map(of_cell).collect()
+    }
+
+    /// `number`: of the cell, whose objects are in a schema of its own. `slot`: of those at a time.
+    pub fn words(&self, tables: Tables, slot: usize, number: usize) -> Words {
         let is_home = matches!(tables, Tables::Home | Tables::DeclaredHome);
         let schema = format!("{}{number}", if tables.is_declared() { "declared" } else { "m" });
-        let suffix = if is_home { "_home" } else { "" };
+        let suffix = format!("{}{slot}", if is_home { "_home" } else { "" });
+        let operator = "@".repeat(slot + 3);
         let port = self.cluster.map_server().port();
-        Words { key: self.key.clone(), seeded: self.seeded.clone(), port, suffix, schema }
+        Words { key: self.key.clone(), seeded: self.seeded.clone(), port, suffix, operator, schema }
     }
 
     pub fn side(&self, is_proxied: bool, words: &Words) -> Side<'_> {
@@ -221,23 +244,15 @@ fn options(configuration: Configuration) -> ProxyOptions {
 const ROLES: &str = "CREATE ROLE reader; CREATE ROLE writer; CREATE ROLE alice LOGIN SUPERUSER; \
                      SELECT pg_replication_origin_create('m_origin')";
 
-const SCHEMA: &[&str] = &[
-    "CREATE TABLE carrier_home (id bigint PRIMARY KEY, n int)",
-    "CREATE TABLE inbox_home (id bigint, n int)",
-    "CREATE TABLE carrier (id bigint PRIMARY KEY, n int)",
-    "CREATE TABLE inbox (id bigint, n int)",
-    "CREATE TABLE spread (id bigint PRIMARY KEY, n int)",
-    "CREATE TABLE lasting (id bigint PRIMARY KEY)",
-    "CREATE TABLE which_place (place text)",
-    "CREATE SCHEMA other_place",
-    "CREATE TABLE other_place.which_place (place text)",
-    "GRANT USAGE ON SCHEMA other_place TO PUBLIC",
-    "GRANT ALL ON ALL TABLES IN SCHEMA public, other_place TO PUBLIC",
-];
+const SCHEMA: &str = "CREATE TABLE spread (id bigint PRIMARY KEY, n int); \
+    CREATE TABLE lasting (id bigint PRIMARY KEY); \
+    CREATE TABLE which_place (place text); \
+    CREATE SCHEMA other_place; \
+    CREATE TABLE other_place.which_place (place text); \
+    GRANT USAGE ON SCHEMA other_place TO PUBLIC; \
+    GRANT ALL ON ALL TABLES IN SCHEMA public, other_place TO PUBLIC";
 
 const ROWS: &[&str] = &[
-    "INSERT INTO carrier_home SELECT g, 1 FROM generate_series(1, 12) g",
-    "INSERT INTO carrier SELECT g, 1 FROM generate_series(1, 12) g",
     "INSERT INTO spread SELECT g, 1 FROM generate_series(1, 6) g",
     "INSERT INTO lasting SELECT g FROM generate_series(1, 6) g",
     "INSERT INTO which_place VALUES ('public')",

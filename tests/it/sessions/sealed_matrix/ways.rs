@@ -127,7 +127,7 @@ impl Way {
             Self::View => format!("{f}CREATE VIEW cell.v AS SELECT id, cell.f(n) AS x FROM {{carrier}};"),
             Self::ColumnDefault => format!("{f}ALTER TABLE {{inbox}} ALTER n SET DEFAULT cell.f(1);"),
             Self::CheckConstraint => format!("{f}ALTER TABLE {{inbox}} ADD CONSTRAINT m_check CHECK (cell.f(n) > 0);"),
-            Self::IndexExpression => format!("{f}{immutable}CREATE INDEX m_index ON {{inbox}} (cell.i(n));"),
+            Self::IndexExpression => format!("{f}{immutable}CREATE INDEX ON {{inbox}} (cell.i(n));"),
             Self::GeneratedColumn => {
                 format!("{f}{immutable}ALTER TABLE {{inbox}} ADD COLUMN g int GENERATED ALWAYS AS (cell.i(n)) STORED;")
             }
@@ -135,7 +135,7 @@ impl Way {
                 "{f}ALTER TABLE {{carrier}} ENABLE ROW LEVEL SECURITY; CREATE POLICY m_policy ON {{carrier}} USING (cell.f(n) > 0);"
             ),
             Self::DomainCheck => format!("{f}CREATE DOMAIN cell.d AS int CHECK (cell.f(VALUE) > 0);"),
-            Self::Operator => format!("{g}CREATE OPERATOR cell.@@@ (LEFTARG = int, RIGHTARG = int, FUNCTION = cell.g);"),
+            Self::Operator => format!("{g}CREATE OPERATOR cell.{{operator}} (LEFTARG = int, RIGHTARG = int, FUNCTION = cell.g);"),
             Self::ExplicitCast => format!("{to_c}CREATE CAST (int AS cell.m_kept) WITH FUNCTION cell.to_c(int);"),
             Self::ImplicitCast => format!(
                 "{to_c}CREATE CAST (int AS cell.m_kept) WITH FUNCTION cell.to_c(int) AS IMPLICIT;\
@@ -191,7 +191,7 @@ impl Way {
             Self::View => ("SELECT x FROM cell.v WHERE id = {z}", Form::Query),
             Self::Policy => ("SELECT n FROM {carrier} WHERE id = {z}", Form::Query),
             Self::DomainCheck => ("SELECT n::cell.d FROM {carrier} WHERE id = {z}", Form::Query),
-            Self::Operator => ("SELECT n OPERATOR(cell.@@@) 1 FROM {carrier} WHERE id = {z}", Form::Query),
+            Self::Operator => ("SELECT n OPERATOR(cell.{operator}) 1 FROM {carrier} WHERE id = {z}", Form::Query),
             Self::ExplicitCast => ("SELECT (n::cell.m_kept).n FROM {carrier} WHERE id = {z}", Form::Query),
             Self::ImplicitCast => ("SELECT cell.takes(n) FROM {carrier} WHERE id = {z}", Form::Query),
             Self::AssignmentCast => ("INSERT INTO cell.holder VALUES (1)", Form::Insert { row: None }),
@@ -215,49 +215,15 @@ impl Way {
     /// What goes beside the schema `cell`, whose end takes its functions and what depends on them.
     pub fn clean_up(self) -> &'static str {
         match self {
-            Self::Policy => "ALTER TABLE {carrier} DISABLE ROW LEVEL SECURITY;",
-            Self::GeneratedColumn => "ALTER TABLE {inbox} DROP COLUMN IF EXISTS g;",
+            Self::Policy => "; ALTER TABLE {carrier} DISABLE ROW LEVEL SECURITY",
+            Self::GeneratedColumn => "; ALTER TABLE {inbox} DROP COLUMN IF EXISTS g",
             _ => "",
         }
     }
 
-    /// What it creates does nothing to other cells: it belongs to no table, type or operator that they use.
-    pub fn keeps_to_itself(self) -> bool {
-        match self {
-            Self::Direct
-            | Self::SqlFunction
-            | Self::PlpgsqlFunction
-            | Self::DynamicExecute
-            | Self::TableFunction
-            | Self::EveryShard
-            | Self::Procedure
-            | Self::ProcedureWithCommit
-            | Self::DoBlock
-            | Self::View
-            | Self::Aggregate
-            | Self::WindowFunction
-            | Self::DefaultArgument
-            | Self::BeginAtomic
-            | Self::SecurityDefiner
-            | Self::NestedCall
-            | Self::SetClause
-            | Self::CreateTableAs => true,
-            Self::TriggerFunction
-            | Self::TriggerWhen
-            | Self::DeferredTrigger
-            | Self::Rule
-            | Self::ColumnDefault
-            | Self::CheckConstraint
-            | Self::IndexExpression
-            | Self::GeneratedColumn
-            | Self::Policy
-            | Self::DomainCheck
-            | Self::Operator
-            | Self::ExplicitCast
-            | Self::ImplicitCast
-            | Self::AssignmentCast
-            | Self::AddedConstraint => false,
-        }
+    /// What it creates may count for every statement, also of other cells: PostgreSQL calls it where no text names it.
+    pub fn concerns_others(self) -> bool {
+        matches!(self, Self::DomainCheck | Self::ExplicitCast | Self::ImplicitCast | Self::AssignmentCast)
     }
 
     /// The functions that are declared where the closure cannot tell: those that set.
