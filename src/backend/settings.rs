@@ -144,6 +144,15 @@ impl CustomNames {
         }
     }
 
+    pub fn remove(&mut self, name: &str) {
+        if let Some(names) = self.0.as_mut().filter(|names| names.contains(name)) {
+            Arc::make_mut(names).remove(name);
+            if names.is_empty() {
+                self.0 = None;
+            }
+        }
+    }
+
     pub fn contains(&self, name: &str) -> bool {
         self.0.as_ref().is_some_and(|names| names.contains(name))
     }

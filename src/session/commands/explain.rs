@@ -288,8 +288,10 @@ impl Session {
                 Ask::Query => self.sync(index).await?,
                 Ask::Bound { .. } => self.drain_with_flush(index).await?,
             }
-            if explained.is_analyze {
-                self.pin_if_needed(index, explained.statement);
+            match explained.is_analyze {
+                true => self.pin_if_needed(index, explained.statement),
+                // To plan it PostgreSQL calls what is said to be immutable.
+                false => self.pin_for_effects(index),
             }
         }
         for shard in asked.reach.shards() {

@@ -198,8 +198,7 @@ impl Session {
     /// The connection is about to run it.
     pub(in crate::session) fn mark(&self, connection: &mut Connection) {
         if let Some(effects) = &self.running.effects.of_statement {
-            // It may serve another purpose of the statement: whoever needs the names there has them told.
-            effects.custom_settings().for_each(|name| connection.doubted_names.insert(name));
+            note_names(effects, connection);
         }
         if let Some(effects) = self.running_effects() {
             connection.note_effects(effects);
@@ -424,16 +423,21 @@ impl Session {
             }
         };
         let rows = self.ask_for_settings(index, &sql).await?;
-        let mut values = BTreeMap::new();
-        for (name, value) in rows.iter().filter_map(|row| Some((text(row.first()?)?, text(row.get(1)?)?))) {
-            let name = name.to_ascii_lowercase();
-            if !is_own(&name) {
-                // The first one counts: see `ask_for_settings`.
-                values.entry(name).or_insert(value);
-            }
-        }
         let is_open = self.transaction.is_open();
         let Some((participant, sets)) = self.transaction.with_sets(index) else { return Ok(()) };
+        let mut values = BTreeMap::new();
+        for (name, value) in rows.iter().filter_map(|row| Some((text(row.first()?)?, text(row.get(1)?)))) {
+            let name = name.to_ascii_lowercase();
+            match value {
+                _ if is_own(&name) => {}
+                // The first one counts: see `ask_for_settings`.
+                Some(value) => {
+                    values.entry(name).or_insert(value);
+                }
+                // The statement has not come to it.
+                None => participant.connection.doubted_names.remove(&name),
+            }
+        }
         for name in values.keys() {
             participant.connection.custom_names.insert(name);
             self.custom_names.insert(name);
@@ -537,9 +541,10 @@ impl Session {
     }
 }
 
-/// The connection may know these from here on, whatever becomes of the statement.
+/// The connection may know these from here on, whatever becomes of the statement. It may not come to set them, or run elsewhere: whoever
+/// needs the names there has them told.
 fn note_names(effects: &SessionEffects, connection: &mut Connection) {
-    effects.custom_settings().for_each(|name| connection.custom_names.insert(name));
+    effects.custom_settings().for_each(|name| connection.doubted_names.insert(name));
 }
 
 /// What the connection has prepared may be there or not.

@@ -274,6 +274,7 @@ async fn what_a_function_sets_is_the_sessions_by_postgresqls_rule() {
         what_a_function_is_given_counts(&mut client, mode).await;
         succeed(&mut client, "SELECT with_clause()").await;
         assert_eq!(client.value("SELECT current_setting('app.named', true)").await, "", "{mode}");
+        what_planning_evaluates_counts(&mut client, mode).await;
         settings_are_read_back_under_any_limit(&mut client, mode).await;
         settings_that_cannot_be_read_end_the_session(&plain, mode).await;
         // A prepared statement, and a whole text of several.
@@ -286,6 +287,26 @@ async fn what_a_function_sets_is_the_sessions_by_postgresqls_rule() {
         // It keeps its connection from here on.
         what_temporary_objects_set_counts(&mut client, mode).await;
     }
+}
+
+/// PostgreSQL calls a function that is said to be immutable when it plans, also where nothing is run.
+async fn what_planning_evaluates_counts(client: &mut WireClient, mode: &str) {
+    let tenant = "SELECT coalesce(current_setting('app.tenant', true), 'null')";
+    for (number, explain) in ["EXPLAIN SELECT unchanging(41)", "EXPLAIN (COSTS off) SELECT id FROM notes WHERE id = unchanging(42)"]
+        .into_iter()
+        .enumerate()
+    {
+        succeed(client, explain).await;
+        assert_eq!(client.value("SELECT pg_advisory_unlock(77)").await, "t", "{mode}: {explain}");
+        assert_eq!(client.value("SELECT pg_advisory_unlock(77)").await, "f", "{mode}: {explain}");
+        assert_eq!(client.value(tenant).await, (41 + number).to_string(), "{mode}: {explain}");
+    }
+    // Bind plans.
+    client.parse("", "SELECT unchanging(43)").bind("", "", &[]).sync();
+    let told = client.transcript().await;
+    assert!(!told.contains("E("), "{mode}: {told}");
+    assert_eq!(client.value("SELECT pg_advisory_unlock(77)").await, "t", "{mode}");
+    assert_eq!(client.value(tenant).await, "43", "{mode}");
 }
 
 /// By what only the session's own connection knows of.
@@ -308,6 +329,32 @@ async fn what_temporary_objects_set_counts(client: &mut WireClient, mode: &str) 
         assert_eq!(client.value("SELECT x FROM w").await, "other", "{mode}: {call}");
         succeed(client, "SET search_path = public").await;
         assert_eq!(client.value("SELECT x FROM w").await, "public", "{mode}: {call}");
+    }
+}
+
+/// A connection on which a statement did not come to set a name does not know it: whoever has set it elsewhere is told so there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_was_not_set_is_not_taken_for_known() {
+    let plain = Plain::start(&[("pool.late_joiner_share", "0")]).await;
+    let left = "SELECT coalesce(current_setting('app.tenant', true), 'null')";
+    let mut sessions = [plain.client().await, plain.client().await];
+    for session in &mut sessions {
+        for statement in ["BEGIN", "SELECT set_tenant(5)", "ROLLBACK"] {
+            succeed(session, statement).await;
+        }
+    }
+    for not_set in ["SELECT CASE WHEN current_user = 'nobody' THEN set_tenant(6) END", "SELECT set_tenant(id) FROM watched"] {
+        let mut other = plain.client().await;
+        succeed(&mut other, not_set).await;
+        assert_eq!(other.value(left).await, "null", "{not_set}");
+        // Both connections, of which one has served the other client.
+        for session in &mut sessions {
+            succeed(session, "BEGIN").await;
+            assert_eq!(session.value(left).await, "", "{not_set}");
+        }
+        for session in &mut sessions {
+            succeed(session, "COMMIT").await;
+        }
     }
 }
 
