@@ -304,7 +304,7 @@ impl Session {
     async fn execute_on_shard(&mut self, reach: &Reach, analysis: &Analysis, execution: &Execution<'_>) -> Result<(), Failure> {
         let shard = reach.single().ok_or_else(|| PgError::internal("several shards as one"))?;
         let Execution { prepared, bind, .. } = execution;
-        let Command::Execute { arguments, .. } = &execution.statement.command else {
+        let Command::Execute { name, arguments, .. } = &execution.statement.command else {
             return Err(PgError::internal("not an EXECUTE").into());
         };
         let timed = Box::pin(self.statement_with_time(reach, prepared, arguments.len())).await?;
@@ -349,9 +349,10 @@ impl Session {
         if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant.needs_sync &= bind.is_some() || drained.is_err();
             // An error of the prepared text has that text's own positions.
-            let is_arguments = participant.connection.prepared.has(prepared.id);
-            if drained.is_err() && is_arguments && self.client.flushes == flushes {
-                shift_error_position(&mut self.client.output, before, shift);
+            let shift = if participant.connection.prepared.has(prepared.id) { shift } else { 0 };
+            if drained.is_err() && self.client.flushes == flushes {
+                let name_there = prepared.id.with_name(|name| format!("\"{}\"", String::from_utf8_lossy(name)));
+                put_error_in_text(&mut self.client.output, before, shift, Some((&name_there, &format!("\"{name}\""))));
             }
         }
         drained
@@ -456,15 +457,16 @@ fn with_position_shifted(failure: Failure, shift: usize) -> Failure {
     match failure {
         Failure::Shard(frame) => {
             let mut frame = BytesMut::from(&frame[..]);
-            shift_error_position(&mut frame, 0, shift);
+            put_error_in_text(&mut frame, 0, shift, None);
             Failure::Shard(frame.freeze())
         }
         other => other,
     }
 }
 
-/// Moves the position of the error in the output back to where it is in the client's text.
-fn shift_error_position(output: &mut BytesMut, from: usize, shift: usize) {
+/// Moves the position of the error in the output back to where it is in the client's text. `renamed`: the statement's name on the
+/// connection, and the client's.
+fn put_error_in_text(output: &mut BytesMut, from: usize, shift: usize, renamed: Option<(&str, &str)>) {
     let Some(added) = output.get(from..).map(BytesMut::from) else { return };
     let mut rest = added.as_ref();
     let mut out = BytesMut::with_capacity(rest.len());
@@ -473,13 +475,17 @@ fn shift_error_position(output: &mut BytesMut, from: usize, shift: usize) {
         let fields = wire::error_fields(whole.get(FRAME_HEADER_BYTES..).unwrap_or_default()).ok();
         match fields.filter(|_| header.tag == shard_tag::ERROR) {
             Some(fields) => {
+                let renamed = renamed.filter(|_| fields.sqlstate() == Some(&SqlState::INVALID_SQL_STATEMENT_NAME.0[..]));
                 let mut body = Vec::with_capacity(whole.len());
                 for (code, value) in fields.iter() {
                     let position = std::str::from_utf8(value).ok().and_then(|value| value.parse::<usize>().ok());
                     body.push(code);
-                    match position.filter(|_| code == b'P') {
-                        Some(position) => body.extend_from_slice(position.saturating_sub(shift).to_string().as_bytes()),
-                        None => body.extend_from_slice(value),
+                    match (position.filter(|_| code == b'P'), renamed.filter(|_| code == b'M')) {
+                        (Some(position), _) => body.extend_from_slice(position.saturating_sub(shift).to_string().as_bytes()),
+                        (None, Some((there, name))) => {
+                            body.extend_from_slice(String::from_utf8_lossy(value).replace(there, name).as_bytes());
+                        }
+                        (None, None) => body.extend_from_slice(value),
                     }
                     body.push(0);
                 }
