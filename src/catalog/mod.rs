@@ -24,7 +24,7 @@ pub use closure::{
     Access, BlockCall, BodyName, BodyReader, BodyReferences, Call, CallSets, Closure, ClosureCache, PartClosure, References,
     RowWrites, SchemaEffect, UpdatedColumns,
 };
-pub use conversions::Conversion;
+pub use conversions::{Called, Conversion};
 pub use definitions::{COLUMN_ORDER, Definitions, NOT_NULL, ObjectName};
 pub use dependents::{Held, mentions};
 pub use effects::{ChangedSettings, Kept, SessionEffects, UnnamedLeft, is_custom_name};

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::printed::{Kind, Printed};
 use super::rows::Rows;
 use super::{CatalogError, NamedRow, insert_named, letter, oid, oids};
-use crate::catalog::{Catalog, Conversion, Function, ObjectName, Oid, Type};
+use crate::catalog::{Called, Catalog, Conversion, Function, ObjectName, Oid, Type};
 
 pub(super) const QUERIES: [(&str, &str); 8] = [
     ("functions", FUNCTIONS),
@@ -345,6 +345,7 @@ SELECT p.part::int8 AS part, t.oid::int8 AS whole, t.typname::text AS name
 FROM (SELECT typbasetype AS part, oid AS whole FROM pg_type WHERE typtype = 'd'
       UNION ALL SELECT typelem, oid FROM pg_type WHERE typcategory = 'A'
       UNION ALL SELECT rngsubtype, rngtypid FROM pg_range
+      UNION ALL SELECT rngtypid, rngmultitypid FROM pg_range
       UNION ALL SELECT a.atttypid, c.reltype FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
                 WHERE a.attnum > 0 AND NOT a.attisdropped AND c.reltype <> 0) p
 JOIN pg_type t ON t.oid = p.whole JOIN pg_type part ON part.oid = p.part
@@ -384,34 +385,40 @@ fn wholes_of(wholes: &Wholes, part: Oid, name: &str) -> Vec<(Oid, String)> {
 #[derive(Deserialize)]
 struct ConversionRow {
     function: i64,
-    is_implicit: bool,
+    called: String,
     types: Vec<i64>,
     names: Vec<String>,
 }
 
 // Casts, checks of domains, and what operator classes and ranges call: those that users made, and not with an extension.
 const CONVERSIONS: &str = "
-SELECT c.function::int8 AS function, c.is_implicit, coalesce(array_agg(t.oid::int8 ORDER BY t.oid) FILTER (WHERE t.oid IS NOT NULL), '{}') AS types,
+SELECT c.function::int8 AS function, c.called, coalesce(array_agg(t.oid::int8 ORDER BY t.oid) FILTER (WHERE t.oid IS NOT NULL), '{}') AS types,
        coalesce(array_agg(t.typname::text ORDER BY t.oid) FILTER (WHERE t.oid IS NOT NULL), '{}') AS names
-FROM (SELECT castfunc::oid AS function, castcontext = 'i' AS is_implicit, castsource AS one, casttarget AS other FROM pg_cast
+FROM (SELECT castfunc::oid AS function, castcontext::text AS called, castsource AS one, casttarget AS other FROM pg_cast
       UNION ALL
-      SELECT d.refobjid, false, con.contypid, con.contypid FROM pg_constraint con
+      SELECT d.refobjid, 'd', con.contypid, con.contypid FROM pg_constraint con
       JOIN pg_depend d ON d.classid = 'pg_constraint'::regclass AND d.objid = con.oid AND d.refclassid = 'pg_proc'::regclass
       WHERE con.contypid <> 0
-      UNION ALL SELECT amproc::oid, true, amproclefttype, amprocrighttype FROM pg_amproc
-      UNION ALL SELECT f.oid, true, r.rngtypid, r.rngtypid FROM pg_range r
+      UNION ALL SELECT amproc::oid, 'i', amproclefttype, amprocrighttype FROM pg_amproc
+      UNION ALL SELECT f.oid, 'i', r.rngtypid, r.rngtypid FROM pg_range r
                 CROSS JOIN LATERAL (VALUES (r.rngsubdiff::oid), (r.rngcanonical::oid)) f (oid)
-      UNION ALL SELECT o.oprcode::oid, true, ao.amoplefttype, ao.amoprighttype FROM pg_amop ao JOIN pg_operator o ON o.oid = ao.amopopr) c
+      UNION ALL SELECT o.oprcode::oid, 'i', ao.amoplefttype, ao.amoprighttype FROM pg_amop ao JOIN pg_operator o ON o.oid = ao.amopopr) c
 JOIN pg_proc p ON p.oid = c.function
 LEFT JOIN pg_type t ON t.oid IN (c.one, c.other) AND t.typnamespace <> 'pg_catalog'::regnamespace
 WHERE {converts} AND p.pronamespace <> 'pg_catalog'::regnamespace
   AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
-GROUP BY c.function, c.is_implicit, c.one, c.other
+GROUP BY c.function, c.called, c.one, c.other
 ORDER BY 1, 2, 3";
 
 fn add_conversions(rows: Vec<ConversionRow>, catalog: &mut Catalog, wholes: &Wholes) -> Result<(), CatalogError> {
     for row in rows {
-        let mut conversion = Conversion { function: oid(row.function)?, is_implicit: row.is_implicit, ..Conversion::default() };
+        let called = match row.called.as_str() {
+            "a" => Called::Assigned,
+            "d" => Called::Checked,
+            "e" => Called::Asked,
+            _ => Called::Anywhere,
+        };
+        let mut conversion = Conversion { function: oid(row.function)?, called, ..Conversion::default() };
         for (part, name) in row.types.iter().zip(&row.names) {
             for (whole, name) in wholes_of(wholes, oid(*part)?, name) {
                 conversion.types.insert(whole);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::catalog::{Conversion, Dependency, ForeignKey, ForeignKeyAction, ObjectName, Policy, Trigger, TriggerEvents};
+use crate::catalog::{Called, Conversion, Dependency, ForeignKey, ForeignKeyAction, ObjectName, Policy, Trigger, TriggerEvents};
 
 const T: Oid = 1;
 const AUDIT: Oid = 2;
@@ -252,7 +252,7 @@ fn conversions_count_where_a_value_of_their_type_may_be() {
         Function { types: vec![700], ..function(13, "takes", "sql", "select 2") },
     ]);
     let type_names = BTreeSet::from(["box1".to_owned()]);
-    catalog.conversions.push(Conversion { function: 10, types: BTreeSet::from([700]), type_names, is_implicit: true });
+    catalog.conversions.push(Conversion { function: 10, types: BTreeSet::from([700]), type_names, called: Called::Anywhere });
     assert_eq!(*catalog.closure_of_function(11, &reader()), known(&[], &[]));
     assert_eq!(*catalog.closure_of_function(12, &reader()), known(&[AUDIT], &[]));
     assert_eq!(*catalog.closure_of_function(13, &reader()), known(&[AUDIT], &[]));

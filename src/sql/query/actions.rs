@@ -17,7 +17,7 @@ use super::relations::{self, Resolved};
 use super::set_default::{is_same_on_every_copy, sets_default};
 use super::{Facts, Predicate, Term, facts};
 use crate::catalog::{
-    Access, ActionOn, Closure, Column, ForeignKeyAction, Relation, RelationKind, RowChange, SchemaEffect, TriggerEvents,
+    Access, ActionOn, Called, Closure, Column, ForeignKeyAction, Relation, RelationKind, RowChange, SchemaEffect, TriggerEvents,
 };
 use crate::error::{PgError, SqlState};
 use crate::shard_key::KeyColumn;
@@ -35,12 +35,12 @@ impl<'c> Reader<'c> {
         let types = relation.columns.iter().filter_map(|column| catalog.types.get(&column.type_oid));
         let functions = types.filter_map(|known| catalog.type_functions.get(&known.name)).flatten();
         for function in functions.filter_map(|oid| catalog.functions.get(oid)) {
-            // Which values there are is known when all relations are.
-            match catalog.conversions.iter().any(|conversion| conversion.function == function.oid) {
-                true => {
-                    self.notes.assigned.insert(function.oid);
-                }
-                false => self.note_user_function(function, Place::Stored),
+            let mut conversions = catalog.conversions.iter().filter(|conversion| conversion.function == function.oid).peekable();
+            if conversions.peek().is_none() {
+                self.note_user_function(function, Place::Stored);
+            } else if conversions.any(|conversion| conversion.called != Called::Asked) {
+                // Which values there are is known when all relations are.
+                self.notes.assigned.insert(function.oid);
             }
         }
         for member in self.context.catalog.family(relation).into_iter().skip(1) {

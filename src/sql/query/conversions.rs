@@ -4,7 +4,7 @@
 
 use super::bind::Reader;
 use super::expression::Place;
-use crate::catalog::{Closure, DependencyTarget, DependentKind, Function, Oid, References};
+use crate::catalog::{Called, Closure, DependencyTarget, DependentKind, Function, Oid, References};
 use crate::sql::body::SqlBodyReader;
 
 impl Reader<'_> {
@@ -14,17 +14,21 @@ impl Reader<'_> {
         self.note_conversions();
     }
 
-    /// Casts that nobody asks for, and what values are compared with.
+    /// Casts that nobody asks for, checks of domains, and what values are compared with. Casts that are written are noted where they
+    /// are.
     fn note_conversions(&mut self) {
         let catalog = &self.context.catalog;
         for conversion in &catalog.conversions {
-            let is_assigned = self.notes.assigned.contains(&conversion.function);
+            let is_assigned = conversion.called != Called::Asked && self.notes.assigned.contains(&conversion.function);
             let Some(function) = catalog.functions.get(&conversion.function) else { continue };
-            if !(is_assigned || conversion.is_implicit) {
-                continue;
-            }
-            let may_be_called =
-                self.has_view_with(function.oid) || catalog.may_convert(conversion, self.text, &self.notes.relations);
+            let may_be_called = match conversion.called {
+                _ if is_assigned => catalog.may_convert(conversion, self.text, &self.notes.relations),
+                Called::Anywhere => {
+                    self.has_view_with(function.oid) || catalog.may_convert(conversion, self.text, &self.notes.relations)
+                }
+                Called::Checked => catalog.may_convert(conversion, self.text, []),
+                Called::Assigned | Called::Asked => false,
+            };
             if may_be_called && is_assigned {
                 self.note_user_function(function, Place::Stored);
             } else if may_be_called && !self.only_computes(function) {

@@ -28,7 +28,8 @@ async fn whatever_calls_a_function_its_answer_is_postgresqls_or_none() {
             for text in texts {
                 let (told, expected) = both(&mut client, &mut plain, &text).await;
                 answered += usize::from(told == expected && told.contains(" D("));
-                if told != expected && !told.starts_with("E(0A000 ") {
+                let is_refused = told.starts_with("E(0A000 ");
+                if (is_refused && way.starts_with("answered")) || (told != expected && !is_refused) {
                     wrong.push(format!("{way}: {text}\n  {told}\n  {expected}"));
                 }
             }
@@ -194,6 +195,12 @@ const WAYS: &[(&str, &[&str])] = &[
             "SELECT * FROM of_casts",
             "DO 'DECLARE n part := 1; BEGIN INSERT INTO results VALUES (''domain'', n); END'",
             "SELECT count(*) FROM of_domain",
+            "SELECT '1'::whole",
+            "SELECT * FROM jsonb_to_record('{\"a\": 1}') AS x(a whole)",
+            "SELECT * FROM json_to_recordset('[{\"a\": 1}]') AS x(a part)",
+            "SELECT (jsonb_populate_record(NULL::pair, '{\"b\": 1}')).b",
+            "SELECT * FROM xmltable('/a' PASSING '<a><b>1</b></a>' COLUMNS b whole)",
+            "SELECT * FROM jsonb_to_record('{\"a\": 1}') AS x(a whole), accounts WHERE accounts.id = {key}",
         ],
     ),
     (
@@ -251,6 +258,35 @@ const WAYS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "cast that is written",
+        &[
+            "CREATE TYPE box3 AS (v int)",
+            "CREATE TABLE crates (id int, b box3)",
+            "INSERT INTO crates VALUES (1, ROW(1))",
+            "CREATE FUNCTION opened(box3) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT total()'",
+            "CREATE CAST (box3 AS int) WITH FUNCTION opened(box3)",
+            "CREATE FUNCTION parsed(json) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT total()'",
+            "CREATE CAST (json AS int) WITH FUNCTION parsed(json)",
+            "SELECT b::int FROM crates",
+            "SELECT CAST(b AS integer) FROM crates",
+            "SELECT '{}'::json::int",
+            "SELECT CAST(json '{}' AS int4)",
+            "SELECT ARRAY[json '{}']::int[]",
+            "CREATE VIEW opens AS SELECT id, b::int AS n FROM crates",
+            "SELECT * FROM opens",
+            "CREATE FUNCTION opens() RETURNS int LANGUAGE sql AS 'SELECT b::int FROM crates'",
+            "SELECT opens()",
+            "CREATE TABLE by_written (id int, n int DEFAULT CAST(json '{}' AS int))",
+            "INSERT INTO by_written (id) VALUES (1)",
+            "SELECT * FROM by_written",
+        ],
+    ),
+    // No cast is written in these.
+    (
+        "answered beside a cast that is to be written",
+        &["INSERT INTO counted VALUES (101), (102)", "DELETE FROM counted WHERE id > 100", "INSERT INTO one VALUES (2, 2)"],
+    ),
+    (
         "operator class",
         &[
             "CREATE TYPE size AS ENUM ('s', 'm')",
@@ -261,6 +297,29 @@ const WAYS: &[(&str, &[&str])] = &[
             "INSERT INTO sized VALUES ('s')",
             "INSERT INTO sized VALUES ('m')",
             "SELECT count(*) FROM sized",
+        ],
+    ),
+    // With the whole count it fails, with a part of it not.
+    (
+        "subtype_diff of a range",
+        &[
+            "CREATE FUNCTION far(int, int) RETURNS float8 LANGUAGE sql IMMUTABLE AS 'SELECT 1 / (total() - 100)'",
+            "CREATE TYPE span AS RANGE (subtype = int, subtype_diff = far)",
+            "CREATE TABLE spans (s span)",
+            "CREATE TABLE several_spans (s span_multirange)",
+            "INSERT INTO spans SELECT span(g, g + 5) FROM generate_series(1, 50) g",
+            "INSERT INTO several_spans SELECT span_multirange(s) FROM spans",
+            "INSERT INTO several_spans VALUES ('{[1,2]}'), ('{[7,9]}')",
+            "INSERT INTO spans VALUES ('[1,2]'), ('[7,9]')",
+            "ANALYZE spans",
+            "ANALYZE several_spans",
+            "CREATE INDEX ON spans USING gist (s)",
+            "CREATE INDEX ON several_spans USING gist (s)",
+            "INSERT INTO spans SELECT s FROM spans",
+            "INSERT INTO several_spans SELECT s FROM several_spans",
+            "SELECT count(*) FROM spans",
+            "SELECT count(*) FROM several_spans",
+            "DROP TABLE spans, several_spans",
         ],
     ),
     (
