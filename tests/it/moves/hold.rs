@@ -94,6 +94,29 @@ async fn every_way_to_a_held_partition_is_planned_anew_where_the_schema_changes_
     every_way_leads_to_the_owner(Moving::start(2, &[]).await.with_changed_tables()).await;
 }
 
+/// Its own error is told, also where the look at the whole text has met a move: nothing is planned over that was sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_of_one_of_several_statements_is_told_beside_a_move() {
+    let moving = Moving::start(2, &[]).await.with_changed_tables();
+    for (first, told) in [
+        ("SELECT 1 / (balance - 100) FROM accounts WHERE id = {o}", "E(22012 division by zero) Z(I)"),
+        ("UPDATE accounts SET owner = (1 / (balance - 100))::text WHERE id = {o}", "E(22012 division by zero) Z(I)"),
+        ("SELECT missing FROM accounts WHERE id = {o}", "E(42703 column \"missing\" does not exist) Z(I)"),
+    ] {
+        let mut reader = moving.reader().await;
+        let text = moving.fill_in(&format!("{first}; SELECT balance FROM accounts WHERE id = {{k}}"));
+        moving.hold().await;
+        reader.query(&text).flush().await;
+        moving.until_at_work("reader").await;
+        moving.switch(1000).await;
+        let all = reader.transcript().await;
+        assert!(all.ends_with(told) && all.matches("E(").count() == 1, "{text}: {all}");
+        moving.until_online().await;
+        moving.go_home(1000).await;
+    }
+    moving.stage.assert_log_is_clean();
+}
+
 async fn every_way_leads_to_the_owner(moving: Moving) {
     for (place, (text, way, answer)) in WAYS.iter().enumerate() {
         let balance = 1000 + i32::try_from(place).expect("few");

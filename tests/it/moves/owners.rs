@@ -38,6 +38,13 @@ async fn what_a_transaction_has_written_or_locked_is_not_found_elsewhere() {
         moving.switch_and_follow(200).await;
         assert_eq!(moving.ask(&mut client, then).await, format!("{MOVED} Z(E)"), "{begin}; {then}");
         succeed(&mut client, "ROLLBACK").await;
+        moving.tidy().await;
+        // DECLARE makes a portal, too.
+        moving.run(&mut client, &["BEGIN", begin]).await;
+        moving.switch_and_follow(200).await;
+        assert_eq!(client.execute("c", 0).sync().transcript().await, format!("{MOVED} Z(E)"), "{begin}; Execute");
+        succeed(&mut client, "ROLLBACK").await;
+        moving.tidy().await;
     }
     // In a pipeline outside of a block as well.
     let mut client = moving.client().await;
