@@ -24,6 +24,7 @@ use super::failure::{RefusedByMove, refused_by_move};
 use super::resolve::HOLD_WAIT;
 use super::{Failure, Session, SessionEnd};
 use crate::routing::{self, MapSource};
+use crate::session::ddl::redefined;
 use crate::shardmap::Epoch;
 use crate::sql::analysis::Command;
 use crate::wire::shard_tag;
@@ -216,7 +217,7 @@ impl Session {
     /// For another map than this, or, without one, for that time. `false`: there is none in time, or the client waits no longer.
     async fn has_waited(&mut self, planned_by: Option<Epoch>, at_most: Duration) -> Result<bool, SessionEnd> {
         let deadline = Instant::now() + at_most;
-        let (gateway, cancel, patience) = (Arc::clone(&self.gateway), Arc::clone(&self.cancel), self.patience());
+        let (gateway, cancel, patience) = (Arc::clone(&self.gateway), Arc::clone(&self.cancel), redefined::patience(self));
         let another_map = async {
             match planned_by {
                 Some(planned_by) => gateway.map.changed_since(planned_by).await,

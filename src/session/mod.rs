@@ -12,6 +12,10 @@
 //!                      └ drain     answers to the client: relay, COPY
 //! ```
 //!
+//! What every statement needs is methods of [`Session`]: the client's protocol, settings, the transaction, and the files beside this
+//! one. Each way of answering (`reads`, `writes`, `copy`, `cursor`, `commands`, `sequences`, `ddl`) is functions that take the
+//! session, so that a file's imports say whom it asks.
+//!
 //! The state of the transaction is the session's. Nothing of one session reaches another: a connection goes back to its pool
 //! only when it is proven clean, with the settings it has on record.
 
@@ -282,7 +286,7 @@ impl Session {
         }
         // The catalogues are read anew without waiting for what the transaction has locked.
         self.let_go();
-        if let Err(error) = self.finish_schema_change().await {
+        if let Err(error) = ddl::schema::finish_schema_change(&mut self).await {
             tracing::warn!(%error, "a schema change is left open in the map database");
         }
         self.client.end().await;
@@ -364,7 +368,7 @@ impl Session {
     async fn message(&mut self, header: FrameHeader) -> Result<(), SessionEnd> {
         let is_copied = matches!(header.tag, client_tag::COPY_DATA | client_tag::COPY_DONE | client_tag::COPY_FAIL);
         if is_copied && self.has_requests_waiting() {
-            return Box::pin(self.send_copy()).await;
+            return Box::pin(copy::send_copy(self)).await;
         }
         if header.tag != client_tag::SYNC {
             self.check_not_ending()?;
@@ -407,7 +411,7 @@ impl Session {
             return Err(shutting_down());
         }
         if is_stoppable {
-            self.check_listening()?;
+            commands::listening::check_listening(self)?;
         }
         self.transaction.is_committing = false;
         if self.transaction.participants().is_empty() {
@@ -475,7 +479,7 @@ impl Session {
                     let has_failed = match step {
                         relay::Step::CopyIn => {
                             self.note_running(index);
-                            match Box::pin(self.copy_in(index)).await {
+                            match Box::pin(copy::copy_in(self, index)).await {
                                 Ok(copy_failed) => has_failed || copy_failed,
                                 Err(failure) => {
                                     Box::pin(self.fail_batch(failure)).await?;
@@ -629,14 +633,14 @@ impl Session {
             self.transaction.decider = None;
             self.transaction.claims.clear();
             if self.transaction.schema_change.is_some()
-                && let Err(error) = Box::pin(self.finish_schema_change()).await
+                && let Err(error) = Box::pin(ddl::schema::finish_schema_change(self)).await
             {
                 // Made on the shards all the same: what could not be done is to tell the other proxies, who look by themselves.
                 self.warn(SqlState::WARNING, &format!("the schema change is not announced to other proxies yet: {error}"));
             }
         }
         if !self.transaction.closed.is_empty() && self.transaction.has_failed_for_good() {
-            Box::pin(self.reopen_after_failure()).await;
+            Box::pin(sequences::altered::reopen_after_failure(self)).await;
         }
         self.stop_stopwatch();
         self.show_held();

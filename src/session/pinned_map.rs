@@ -18,6 +18,7 @@ use super::transaction::Status;
 use super::{Failure, Session};
 use crate::backend::Reply;
 use crate::routing::{MapSource, held_too_long, sharding_has_changed};
+use crate::session::ddl::{own_catalog, redefined};
 use crate::shardmap::{Epoch, MapInUse};
 
 #[derive(Default)]
@@ -121,7 +122,7 @@ impl Session {
         match self.transaction.pinned_map.get() {
             Some(map)
                 if map.redefinitions.is_empty()
-                    && self.context_is_of(self.own_catalog().unwrap_or(&self.gateway.catalog.load()), map) =>
+                    && self.context_is_of(own_catalog::own_catalog(self).unwrap_or(&self.gateway.catalog.load()), map) =>
             {
                 Ok(())
             }
@@ -137,7 +138,7 @@ impl Session {
 
     /// The wait alone: nothing that was planned is left.
     pub(super) async fn wait_while_held_by(&mut self, held_by: Epoch, deadline: Instant) -> Result<(), Failure> {
-        let (gateway, cancel, patience) = (Arc::clone(&self.gateway), Arc::clone(&self.cancel), self.patience());
+        let (gateway, cancel, patience) = (Arc::clone(&self.gateway), Arc::clone(&self.cancel), redefined::patience(self));
         let began_at = Instant::now();
         let waited = tokio::select! {
             biased;

@@ -15,6 +15,7 @@ use super::{Failure, Session};
 use crate::catalog::{Oid, Relation};
 use crate::error::{PgError, SqlState};
 use crate::routing::{self, Inputs, PlacedRows, Reach, Resolution, Resolved, Target};
+use crate::session::writes::staged;
 use crate::shardmap::{Group, GroupId, MapSnapshot, Partition, PartitionState, ShardId, TableKind};
 use crate::sql::analysis::{Analysis, Command, Effect, KeyCondition, Part, QueryKind, Scope};
 use crate::sql::is_access_share;
@@ -239,7 +240,7 @@ impl Session {
             return Box::pin(self.route_copy(statement, reach)).await;
         }
         // A row whose key changes is written where it goes, while rows move.
-        match self.route_key_update(statement, parts, inputs)? {
+        match staged::route_key_update(self, statement, parts, inputs)? {
             Some(_) => Err(not_of_hinted(&named, "It changes shard keys while rows are moved.").into()),
             None => self.admit(statement, reach).await,
         }

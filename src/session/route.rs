@@ -18,7 +18,12 @@ use crate::catalog::Catalog;
 use crate::error::{PgError, SqlState};
 use crate::plan::{self, Gathering, Plan, TransactionScope};
 use crate::routing::{Inputs, Reach};
+use crate::session::commands::{map_database, permitted, relations, temporary};
+use crate::session::cursor::whereabouts;
+use crate::session::ddl::{drift, every_shard, held, own_catalog, schema};
 use crate::session::gateway::{ContextKey, MAP_DATABASE};
+use crate::session::sequences::numbers;
+use crate::session::writes::staged;
 use crate::shard_key::KeyType;
 use crate::shardmap::{MapInUse, MapSnapshot, Shard, ShardId, ShardState, Strategy};
 use crate::sql::analysis::{Analysis, Command, Effect, Isolation, Part, Scope, SessionCall};
@@ -57,11 +62,11 @@ impl Session {
             Box::pin(self.read_back_settings()).await?;
         }
         self.portals_are_settled();
-        self.refresh_temporary_tables().await?;
+        temporary::refresh_temporary_tables(self).await?;
         let mut map = self.gateway.map.in_use();
         while map.home().is_some() && !self.gateway.serves_catalog(&map) {
             drop(map);
-            Box::pin(self.wait_for_catalog()).await?;
+            Box::pin(schema::wait_for_catalog(self)).await?;
             map = self.gateway.map.in_use();
         }
         self.settle_on(map);
@@ -75,7 +80,7 @@ impl Session {
 
     fn settle_on(&mut self, map: Arc<MapInUse>) {
         self.keep_own_defaults();
-        let catalog = match self.own_catalog() {
+        let catalog = match own_catalog::own_catalog(self) {
             Some(own) => Guard::from_inner(Arc::clone(own)),
             None => self.gateway.catalog.load(),
         };
@@ -92,7 +97,7 @@ impl Session {
         }
         self.reading.settled = None;
         self.pools.clear();
-        self.note_schema_around_temporary_tables();
+        temporary::note_schema_around_temporary_tables(self);
         let search_path_text = self.effective("search_path").unwrap_or(&self.login.greeting.search_path).to_owned();
         let user = self.current_user().to_owned();
         let (search_path, has_user) = parse_search_path(&search_path_text, &user);
@@ -180,7 +185,7 @@ impl Session {
     /// core waiting.
     #[inline]
     pub(super) async fn read(&self, text: &str) -> Result<Read, Failure> {
-        self.check_not_held(text)?;
+        held::check_not_held(self, text)?;
         if !text.is_ascii() {
             self.check_quotes_are_ascii()?;
         }
@@ -216,11 +221,11 @@ impl Session {
         };
         let route = match found {
             Ok(route) => route,
-            Err(refusal) if self.is_hinted(statement) => return Err(refusal),
-            Err(refusal) => self.route_staged(refusal, statement, inputs)?,
+            Err(refusal) if numbers::is_hinted(self, statement) => return Err(refusal),
+            Err(refusal) => staged::route_staged(self, refusal, statement, inputs)?,
         };
         if route.shard() == Some(MAP_DATABASE) {
-            self.check_text_for_map(inputs.text())?;
+            map_database::check_text_for_map(self, inputs.text())?;
         }
         if self.transaction.has_spares {
             self.settle_spares(statement, &route).await?;
@@ -251,7 +256,7 @@ impl Session {
             return Box::pin(self.route_hinted(statement, reach, inputs)).await;
         }
         if cursor::concerns(&statement.command)
-            && let Some(shard) = Box::pin(self.cursor_shard(&statement.command)).await?
+            && let Some(shard) = Box::pin(whereabouts::cursor_shard(self, &statement.command)).await?
         {
             if matches!(statement.command, Command::Fetch { .. }) {
                 self.check_locks_are_right()?;
@@ -264,7 +269,7 @@ impl Session {
         let reach = match &statement.scope {
             Scope::Map => return Ok(Route::Shard(self.unsharded(statement, [MAP_DATABASE])?)),
             Scope::Proxy(rows) => {
-                Box::pin(self.publish_rows(statement, rows, inputs, may_declare)).await?;
+                Box::pin(relations::publish_rows(self, statement, rows, inputs, may_declare)).await?;
                 return Ok(Route::Shard(self.unsharded(statement, [MAP_DATABASE])?));
             }
             Scope::Refused(refusal) => return Err(refusal.clone().into()),
@@ -295,7 +300,7 @@ impl Session {
                 let target = self.resolve(statement, parts, inputs).await?;
                 let reach = Reach::of(&target, parts);
                 let is_single = reach.single().is_some();
-                if is_single && let Some(route) = self.route_key_update(statement, parts, inputs)? {
+                if is_single && let Some(route) = staged::route_key_update(self, statement, parts, inputs)? {
                     return Ok(route);
                 }
                 let had_snapshot = self.has_common_snapshot();
@@ -314,9 +319,9 @@ impl Session {
             _ if statement.copy_in.is_some() => Box::pin(self.route_copy(statement, reach)).await,
             _ => {
                 if let Scope::Placed { parts, .. } = &statement.scope {
-                    self.check_drift(parts)?;
+                    drift::check_drift(self, parts)?;
                 }
-                Box::pin(self.learn_temporary_tables(statement)).await?;
+                Box::pin(temporary::learn_temporary_tables(self, statement)).await?;
                 let temporary = self.temporary_tables.shapes();
                 let recipe = |home| gather::recipe(statement.alone(inputs.text()), &self.context, temporary, home);
                 let plan = plan::plan(statement, &reach, &self.transaction_scope(), recipe)?;
@@ -348,7 +353,7 @@ impl Session {
         let (Scope::Placed { parts, pushdown }, Some(copy)) = (&statement.scope, &statement.copy_in) else {
             return Err(PgError::internal("COPY without a place").into());
         };
-        self.check_drift(parts)?;
+        drift::check_drift(self, parts)?;
         let group = parts.iter().find_map(|part| match part {
             Part::Sharded { group, .. } => Some(*group),
             Part::Home => None,
@@ -383,7 +388,7 @@ impl Session {
         if !matches!(statement.command, Command::Query(_) | Command::Truncate { .. }) && statement.copy_in.is_none() {
             return Err(every_shard_refusal().into());
         }
-        let shards: Vec<ShardId> = self.shards_home_first()?.iter().map(|shard| shard.id).collect();
+        let shards: Vec<ShardId> = every_shard::shards_home_first(self)?.iter().map(|shard| shard.id).collect();
         // A copy that is being made is made from the home shard, whose table is locked meanwhile.
         let snapshot = self.gateway.map.snapshot();
         let is_online = |shard: &ShardId| snapshot.shard(*shard).is_some_and(|shard| shard.state.is_ready());
@@ -393,7 +398,7 @@ impl Session {
             [_] if matches!(&statement.command, Command::Truncate { restarts } if !restarts.is_empty()) => {}
             [home] => return Ok(Route::Shard(self.unsharded(statement, [home])?)),
             _ => {
-                self.check_drift_of_copies()?;
+                drift::check_drift_of_copies(self)?;
                 plan::admit_several(&shards, &self.transaction_scope())?;
                 Box::pin(self.await_lease()).await?;
             }
@@ -409,7 +414,7 @@ impl Session {
 
     /// What a write of copies locks first, so that every shard finds the same rows.
     fn lock_before(&self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<Option<CopiesLock>, PgError> {
-        if self.is_read_only() {
+        if permitted::is_read_only(self) {
             return Ok(None);
         }
         let parameter_type = |number| inputs.parameter_type(number);
@@ -422,7 +427,7 @@ impl Session {
 
     /// LOCK TABLE on every shard. Outside of a transaction block PostgreSQL says what is wrong.
     fn route_lock(&self, statement: &Analysis, is_access_share: bool) -> Result<Route, Failure> {
-        let shards: Vec<ShardId> = self.shards_home_first()?.iter().map(|shard| shard.id).collect();
+        let shards: Vec<ShardId> = every_shard::shards_home_first(self)?.iter().map(|shard| shard.id).collect();
         match *shards {
             [home] => return Ok(Route::Shard(self.unsharded(statement, [home])?)),
             [home, ..] if !self.transaction.is_open() => return Ok(Route::Shard(self.unsharded(statement, [home])?)),
@@ -621,13 +626,13 @@ impl Session {
                 .iter()
                 .find(|participant| participant.is_to_commit())
                 .map(|participant| participant.shard),
-            has_other_code: !self.has_shared_code(),
+            has_other_code: !own_catalog::has_shared_code(self),
         }
     }
 
     /// What cannot follow the session to another connection keeps this one.
     pub(super) fn pin_if_needed(&mut self, index: usize, statement: &Analysis) {
-        self.note_drawn_there(index, statement);
+        numbers::note_drawn_there(self, index, statement);
         self.pin_for_effects(index);
         let reason = match &statement.command {
             Command::DeclareCursor { is_hold: true, .. } => Some(HELD_CURSOR),

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use tokio::sync::watch;
 
+use super::command;
 use crate::backend::{ConnectionError, Own, ShardAddress};
 use crate::catalog::quoted_identifier;
 use crate::error::{PgError, SqlState};
@@ -85,124 +86,124 @@ impl Listening {
     }
 }
 
-impl Session {
-    /// LISTEN and UNLISTEN: in the client's transaction, or in one of their own.
-    pub(in crate::session) async fn listen(&mut self, change: ListenChange) -> Result<(), Failure> {
-        self.home()?;
-        let tag = if matches!(change, ListenChange::Listen(_)) { "LISTEN" } else { "UNLISTEN" };
-        let begins_here = !self.transaction.is_open();
-        if begins_here && self.batch.is_open {
-            self.begin_for_pipeline();
-        } else if begins_here {
-            self.transaction.begin(TransactionModes::default(), &self.settings);
-        }
-        self.transaction.note_listen(change);
-        if begins_here && !self.batch.is_open {
-            self.commit_everywhere().await?;
-        }
-        originate::command_complete(&mut self.client.output, tag);
-        Ok(())
+/// LISTEN and UNLISTEN: in the client's transaction, or in one of their own.
+pub(in crate::session) async fn listen(session: &mut Session, change: ListenChange) -> Result<(), Failure> {
+    session.home()?;
+    let tag = if matches!(change, ListenChange::Listen(_)) { "LISTEN" } else { "UNLISTEN" };
+    let begins_here = !session.transaction.is_open();
+    if begins_here && session.batch.is_open {
+        session.begin_for_pipeline();
+    } else if begins_here {
+        session.transaction.begin(TransactionModes::default(), &session.settings);
     }
-
-    /// Before the commit of a transaction that listens: connections to every shard, so that nothing is committed where one of them
-    /// cannot be had.
-    pub(in crate::session) async fn prepare_to_listen(&mut self) -> Result<(), Failure> {
-        let wanted = self.listening.after(&self.transaction.listens);
-        if !self.listening.is_active() && !wanted.is_empty() {
-            self.attach_everywhere().await?;
-        }
-        self.listen_within(&wanted).await
+    session.transaction.note_listen(change);
+    if begins_here && !session.batch.is_open {
+        command::commit_everywhere(session).await?;
     }
+    originate::command_complete(&mut session.client.output, tag);
+    Ok(())
+}
 
-    async fn attach_everywhere(&mut self) -> Result<(), Failure> {
-        self.listening.epochs = Some(self.gateway.map.subscribe());
-        self.listening.shards = self.shards_to_hear();
-        for place in 0..self.listening.shards.len() {
-            let Some(shard) = self.listening.shards.get(place).map(|shard| shard.id) else { break };
-            self.attach(shard).await?;
-        }
-        Ok(())
+/// Before the commit of a transaction that listens: connections to every shard, so that nothing is committed where one of them
+/// cannot be had.
+pub(in crate::session) async fn prepare_to_listen(session: &mut Session) -> Result<(), Failure> {
+    let wanted = session.listening.after(&session.transaction.listens);
+    if !session.listening.is_active() && !wanted.is_empty() {
+        attach_everywhere(session).await?;
     }
+    listen_within(session, &wanted).await
+}
 
-    /// In the transaction, on the shards that it has begun on and that will not be prepared.
-    async fn listen_within(&mut self, wanted: &BTreeSet<String>) -> Result<(), Failure> {
-        let commands = self.listening.commands_for(wanted);
-        if commands.is_empty() {
-            return Ok(());
+async fn attach_everywhere(session: &mut Session) -> Result<(), Failure> {
+    session.listening.epochs = Some(session.gateway.map.subscribe());
+    session.listening.shards = shards_to_hear(session);
+    for place in 0..session.listening.shards.len() {
+        let Some(shard) = session.listening.shards.get(place).map(|shard| shard.id) else { break };
+        session.attach(shard).await?;
+    }
+    Ok(())
+}
+
+/// In the transaction, on the shards that it has begun on and that will not be prepared.
+async fn listen_within(session: &mut Session, wanted: &BTreeSet<String>) -> Result<(), Failure> {
+    let commands = session.listening.commands_for(wanted);
+    if commands.is_empty() {
+        return Ok(());
+    }
+    let is_one_writer = session.writer_count() <= 1;
+    for index in (0..session.transaction.participants().len()).rev() {
+        session.sync_and_commit(index).await?;
+        let Some(participant) = session.transaction.participants().get(index) else { continue };
+        let is_heard = session.listening.shards.iter().any(|shard| shard.id == participant.shard);
+        let is_in_transaction = participant.has_begun && participant.connection.status == b'T';
+        if !is_heard || !is_in_transaction || !(is_one_writer || session.transaction.decides(participant.shard)) {
+            continue;
         }
-        let is_one_writer = self.writer_count() <= 1;
-        for index in (0..self.transaction.participants().len()).rev() {
-            self.sync_and_commit(index).await?;
-            let Some(participant) = self.transaction.participants().get(index) else { continue };
-            let is_heard = self.listening.shards.iter().any(|shard| shard.id == participant.shard);
-            let is_in_transaction = participant.has_begun && participant.connection.status == b'T';
-            if !is_heard || !is_in_transaction || !(is_one_writer || self.transaction.decides(participant.shard)) {
-                continue;
+        let Some(participant) = session.transaction.participants_mut().get_mut(index) else { continue };
+        match participant.connection.simple(&Own::Listen.text(&commands)).await {
+            Ok(_) => {}
+            Err(ConnectionError::Refused { body, .. }) => return Err(Failure::Shard(error_frame(&body))),
+            Err(error) => return Err(session.participant_lost(index, &error)),
+        }
+    }
+    Ok(())
+}
+
+/// After the commit. There is no way back: where a shard does not follow, the session ends.
+pub(in crate::session) async fn change_listening(
+    session: &mut Session,
+    changes: &[(usize, ListenChange)],
+) -> Result<(), SessionEnd> {
+    let wanted = session.listening.after(changes);
+    let commands = session.listening.commands_for(&wanted);
+    if commands.is_empty() {
+        return Ok(());
+    }
+    for shard in session.listening.shards.clone() {
+        let participant = session.transaction.on_mut(shard.id);
+        let told = match participant {
+            Some(participant) => {
+                participant.connection.simple(&Own::Listen.text(&commands)).await.map_err(|error| error.to_string())
             }
-            let Some(participant) = self.transaction.participants_mut().get_mut(index) else { continue };
-            match participant.connection.simple(&Own::Listen.text(&commands)).await {
-                Ok(_) => {}
-                Err(ConnectionError::Refused { body, .. }) => return Err(Failure::Shard(error_frame(&body))),
-                Err(error) => return Err(self.participant_lost(index, &error)),
-            }
-        }
-        Ok(())
-    }
-
-    /// After the commit. There is no way back: where a shard does not follow, the session ends.
-    pub(in crate::session) async fn change_listening(&mut self, changes: &[(usize, ListenChange)]) -> Result<(), SessionEnd> {
-        let wanted = self.listening.after(changes);
-        let commands = self.listening.commands_for(&wanted);
-        if commands.is_empty() {
-            return Ok(());
-        }
-        for shard in self.listening.shards.clone() {
-            let participant = self.transaction.on_mut(shard.id);
-            let told = match participant {
-                Some(participant) => {
-                    participant.connection.simple(&Own::Listen.text(&commands)).await.map_err(|error| error.to_string())
-                }
-                None => Err("the connection was lost".to_owned()),
-            };
-            told.map_err(|reason| not_heard(&shard.name, &reason))?;
-        }
-        for participant in self.transaction.participants_mut() {
-            if self.listening.shards.iter().any(|shard| shard.id == participant.shard) {
-                keep_channels(&mut participant.connection.notifications, &wanted);
-                match wanted.is_empty() {
-                    true => participant.unpin(LISTEN),
-                    false => participant.pin(LISTEN),
-                }
-            }
-        }
-        self.listening.channels = wanted;
-        Ok(())
-    }
-
-    /// A session that listens elsewhere than on the shards of the cluster ends.
-    pub(in crate::session) fn check_listening(&self) -> Result<(), SessionEnd> {
-        if !self.listening.is_active() {
-            return Ok(());
-        }
-        let now = self.shards_to_hear();
-        // On the same server under another password the connections stay.
-        let is_heard = |(now, heard): (&Arc<Shard>, &Arc<Shard>)| {
-            now.id == heard.id && (now.url == heard.url || ShardAddress::of(heard).is_ok_and(|(address, _)| address.is_at(now)))
+            None => Err("the connection was lost".to_owned()),
         };
-        if now.len() == self.listening.shards.len() && now.iter().zip(&self.listening.shards).all(is_heard) {
-            return Ok(());
+        told.map_err(|reason| not_heard(&shard.name, &reason))?;
+    }
+    for participant in session.transaction.participants_mut() {
+        if session.listening.shards.iter().any(|shard| shard.id == participant.shard) {
+            keep_channels(&mut participant.connection.notifications, &wanted);
+            match wanted.is_empty() {
+                true => participant.unpin(LISTEN),
+                false => participant.pin(LISTEN),
+            }
         }
-        let error =
-            PgError::fatal(SqlState::ADMIN_SHUTDOWN, "terminating connection because the shards of the cluster have changed")
-                .with_detail("The session listens on every shard, and could miss what is sent on others.")
-                .with_hint("Connect again and LISTEN, then look for what may have been missed.");
-        Err(SessionEnd::Fatal(error))
     }
+    session.listening.channels = wanted;
+    Ok(())
+}
 
-    fn shards_to_hear(&self) -> Vec<Arc<Shard>> {
-        let snapshot = self.gateway.map.snapshot();
-        snapshot.shards.iter().filter(|shard| shard.state.is_ready()).cloned().collect()
+/// A session that listens elsewhere than on the shards of the cluster ends.
+pub(in crate::session) fn check_listening(session: &Session) -> Result<(), SessionEnd> {
+    if !session.listening.is_active() {
+        return Ok(());
     }
+    let now = shards_to_hear(session);
+    // On the same server under another password the connections stay.
+    let is_heard = |(now, heard): (&Arc<Shard>, &Arc<Shard>)| {
+        now.id == heard.id && (now.url == heard.url || ShardAddress::of(heard).is_ok_and(|(address, _)| address.is_at(now)))
+    };
+    if now.len() == session.listening.shards.len() && now.iter().zip(&session.listening.shards).all(is_heard) {
+        return Ok(());
+    }
+    let error = PgError::fatal(SqlState::ADMIN_SHUTDOWN, "terminating connection because the shards of the cluster have changed")
+        .with_detail("The session listens on every shard, and could miss what is sent on others.")
+        .with_hint("Connect again and LISTEN, then look for what may have been missed.");
+    Err(SessionEnd::Fatal(error))
+}
+
+fn shards_to_hear(session: &Session) -> Vec<Arc<Shard>> {
+    let snapshot = session.gateway.map.snapshot();
+    snapshot.shards.iter().filter(|shard| shard.state.is_ready()).cloned().collect()
 }
 
 /// What has come before UNLISTEN, and would be given to the client after it, is not.

@@ -16,27 +16,25 @@ use crate::session::gateway::MAP_DATABASE;
 use crate::session::transaction::LocalSetting;
 use crate::shardmap::ShardId;
 
-impl Session {
-    /// May this text be sent there? One without literals (`""`) may, whatever its names are.
-    pub(in crate::session) fn check_text_for_map(&self, text: &str) -> Result<(), PgError> {
-        if !text.is_ascii() && !self.reads_utf8() {
-            return Err(PgError::unsupported(
-                format!(
-                    "text beyond ASCII is not supported in the encoding \"{}\" beside relations of the schema shardgate",
-                    self.effective("client_encoding").unwrap_or_default()
-                ),
-                "The proxy has read the statement in UTF-8.",
-                "SET client_encoding = 'UTF8'.",
-            ));
-        }
-        match PASSED_ON.iter().find(|name| self.effective(name).is_some_and(|value| !value.is_ascii())) {
-            None => Ok(()),
-            Some(name) => Err(PgError::unsupported(
-                format!("this value of \"{name}\" is not supported beside relations of the schema shardgate"),
-                "It has characters beyond ASCII.",
-                format!("RESET {name}."),
-            )),
-        }
+/// May this text be sent there? One without literals (`""`) may, whatever its names are.
+pub(in crate::session) fn check_text_for_map(session: &Session, text: &str) -> Result<(), PgError> {
+    if !text.is_ascii() && !session.reads_utf8() {
+        return Err(PgError::unsupported(
+            format!(
+                "text beyond ASCII is not supported in the encoding \"{}\" beside relations of the schema shardgate",
+                session.effective("client_encoding").unwrap_or_default()
+            ),
+            "The proxy has read the statement in UTF-8.",
+            "SET client_encoding = 'UTF8'.",
+        ));
+    }
+    match PASSED_ON.iter().find(|name| session.effective(name).is_some_and(|value| !value.is_ascii())) {
+        None => Ok(()),
+        Some(name) => Err(PgError::unsupported(
+            format!("this value of \"{name}\" is not supported beside relations of the schema shardgate"),
+            "It has characters beyond ASCII.",
+            format!("RESET {name}."),
+        )),
     }
 }
 

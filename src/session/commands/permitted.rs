@@ -6,48 +6,47 @@
 use crate::backend::{ConnectionError, Own};
 use crate::error::{PgError, SqlState};
 use crate::session::protocol::describe::error_frame;
+use crate::session::writes::staged;
 use crate::session::writes::staged::Asked;
 use crate::session::{Failure, Session};
 use crate::sql::written::WriteOf;
 
-impl Session {
-    /// Before any of its parts runs. A transaction that only reads may still write temporary tables.
-    pub(in crate::session) fn check_not_read_only(&self, text: &str) -> Result<(), PgError> {
-        if !self.is_read_only() {
-            return Ok(());
-        }
-        match WriteOf::read(text, &self.context)? {
-            Some(write) if write.is_of_lasting_tables => Err(PgError::new(
-                SqlState::READ_ONLY_SQL_TRANSACTION,
-                format!("cannot execute {} in a read-only transaction", write.verb),
-            )),
-            Some(_) | None => Ok(()),
-        }
+/// Before any of its parts runs. A transaction that only reads may still write temporary tables.
+pub(in crate::session) fn check_not_read_only(session: &Session, text: &str) -> Result<(), PgError> {
+    if !is_read_only(session) {
+        return Ok(());
     }
-
-    pub(in crate::session) fn is_read_only(&self) -> bool {
-        const DEFAULT: &str = "default_transaction_read_only";
-        let settings = self.transaction.settings_before().unwrap_or(&self.settings);
-        let by_default = || {
-            let reported = || self.login.greeting.parameters.iter().find(|(name, _)| &**name == DEFAULT).map(|(_, value)| &**value);
-            settings.get(DEFAULT).or_else(reported).is_some_and(is_on)
-        };
-        self.transaction.modes.is_read_only.unwrap_or_else(by_default)
+    match WriteOf::read(text, &session.context)? {
+        Some(write) if write.is_of_lasting_tables => Err(PgError::new(
+            SqlState::READ_ONLY_SQL_TRANSACTION,
+            format!("cannot execute {} in a read-only transaction", write.verb),
+        )),
+        Some(_) | None => Ok(()),
     }
+}
 
-    /// May the user run this statement? `text`: alone, in the client's words or what has been made of them.
-    pub(in crate::session) async fn check_privileges(&mut self, text: &str, asked: &Asked<'_>) -> Result<(), Failure> {
-        let text = self.with_values_of(asked, &[text]).await?.concat();
-        let mut aside = self.open_aside().await?;
-        let explained = self.connection_of(&mut aside)?.simple(&Own::Plan.text(&format!("EXPLAIN {text}"))).await;
-        self.close_aside(aside).await?;
-        match explained {
-            Err(ConnectionError::Refused { sqlstate, body, .. }) if sqlstate.as_bytes() == SqlState::INSUFFICIENT_PRIVILEGE.0 => {
-                Err(Failure::Shard(error_frame(&body)))
-            }
-            // Of whatever else is wrong the statement's own parts tell.
-            Ok(_) | Err(_) => Ok(()),
+pub(in crate::session) fn is_read_only(session: &Session) -> bool {
+    const DEFAULT: &str = "default_transaction_read_only";
+    let settings = session.transaction.settings_before().unwrap_or(&session.settings);
+    let by_default = || {
+        let reported = || session.login.greeting.parameters.iter().find(|(name, _)| &**name == DEFAULT).map(|(_, value)| &**value);
+        settings.get(DEFAULT).or_else(reported).is_some_and(is_on)
+    };
+    session.transaction.modes.is_read_only.unwrap_or_else(by_default)
+}
+
+/// May the user run this statement? `text`: alone, in the client's words or what has been made of them.
+pub(in crate::session) async fn check_privileges(session: &mut Session, text: &str, asked: &Asked<'_>) -> Result<(), Failure> {
+    let text = staged::with_values_of(session, asked, &[text]).await?.concat();
+    let mut aside = session.open_aside().await?;
+    let explained = session.connection_of(&mut aside)?.simple(&Own::Plan.text(&format!("EXPLAIN {text}"))).await;
+    session.close_aside(aside).await?;
+    match explained {
+        Err(ConnectionError::Refused { sqlstate, body, .. }) if sqlstate.as_bytes() == SqlState::INSUFFICIENT_PRIVILEGE.0 => {
+            Err(Failure::Shard(error_frame(&body)))
         }
+        // Of whatever else is wrong the statement's own parts tell.
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

@@ -11,15 +11,20 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use super::{cluster_state, command, map_database, question, relations};
 use crate::backend::{Own, Reply, ShardText, StatementName, is_user_type};
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::routing::{Inputs, Parameter, Reach};
+use crate::session::ddl::schema;
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::protocol::describe::{Description, is_away};
 use crate::session::protocol::statement::{Made, Statement};
 use crate::session::reads::gather::bind_body;
+use crate::session::reads::{gather, scatter};
 use crate::session::route::Route;
+use crate::session::sequences::{numbers, sequence_calls};
+use crate::session::writes::write;
 use crate::session::writes::write::{Writing, WritingKind};
 use crate::session::{Failure, Session};
 use crate::shard_key::oid::TEXT;
@@ -45,335 +50,355 @@ struct Execution<'a> {
     bind: Option<&'a wire::Bind<'a>>,
 }
 
-impl Session {
-    /// PREPARE name (types) AS …
-    pub(in crate::session) async fn prepare_by_name(&mut self, statement: &Analysis, text: &str) -> Result<(), Failure> {
-        let Command::Prepare { name, start, end } = &statement.command else {
-            return Err(PgError::internal("not a PREPARE").into());
-        };
-        if name.starts_with(RESERVED_PREFIX) {
-            return Err(reserved_name(name).into());
-        }
-        let prepared_text = text.get(*start..*end).unwrap_or_default();
-        let types = self.try_prepare(statement, text, name).await?;
-        self.check_name_is_free(name.as_bytes(), prepared_text.len())?;
-        let prepared = self.prepare(prepared_text.as_bytes(), types).await?;
-        let prepared = Arc::into_inner(prepared).ok_or_else(|| PgError::internal("a new statement is in use"))?;
-        // As in PostgreSQL: the whole of what the client has sent.
-        let prepared = Arc::new(Statement { made: Made::now(Some(text)), ..prepared });
-        if let Some(analysis) = prepared.analysis()
-            && super::command::is_own(&analysis.command)
-        {
-            return Err(not_by_name().into());
-        }
-        // What it gives now it has to give at every EXECUTE.
-        self.describe(&prepared).await?;
-        self.statements.insert(Bytes::copy_from_slice(name.as_bytes()), prepared);
-        originate::command_complete(&mut self.client.output, "PREPARE");
-        Ok(())
+/// PREPARE name (types) AS …
+pub(in crate::session) async fn prepare_by_name(session: &mut Session, statement: &Analysis, text: &str) -> Result<(), Failure> {
+    let Command::Prepare { name, start, end } = &statement.command else {
+        return Err(PgError::internal("not a PREPARE").into());
+    };
+    if name.starts_with(RESERVED_PREFIX) {
+        return Err(reserved_name(name).into());
     }
+    let prepared_text = text.get(*start..*end).unwrap_or_default();
+    let types = try_prepare(session, statement, text, name).await?;
+    session.check_name_is_free(name.as_bytes(), prepared_text.len())?;
+    let prepared = session.prepare(prepared_text.as_bytes(), types).await?;
+    let prepared = Arc::into_inner(prepared).ok_or_else(|| PgError::internal("a new statement is in use"))?;
+    // As in PostgreSQL: the whole of what the client has sent.
+    let prepared = Arc::new(Statement { made: Made::now(Some(text)), ..prepared });
+    if let Some(analysis) = prepared.analysis()
+        && super::command::is_own(&analysis.command)
+    {
+        return Err(not_by_name().into());
+    }
+    // What it gives now it has to give at every EXECUTE.
+    session.describe(&prepared).await?;
+    session.statements.insert(Bytes::copy_from_slice(name.as_bytes()), prepared);
+    originate::command_complete(&mut session.client.output, "PREPARE");
+    Ok(())
+}
 
-    /// Prepares it on the home shard, reads the parameters' types and forgets it again.
-    async fn try_prepare(&mut self, statement: &Analysis, text: &str, name: &str) -> Result<Box<[u32]>, Failure> {
-        let alone = text.get(statement.start..statement.end).unwrap_or(text);
-        let mut sql = in_its_place(text, statement.start, alone);
-        sql.push_str(
-            "\n;SELECT pg_catalog.array_to_string(parameter_types::pg_catalog.oid[], ' ') \
+/// Prepares it on the home shard, reads the parameters' types and forgets it again.
+async fn try_prepare(session: &mut Session, statement: &Analysis, text: &str, name: &str) -> Result<Box<[u32]>, Failure> {
+    let alone = text.get(statement.start..statement.end).unwrap_or(text);
+    let mut sql = in_its_place(text, statement.start, alone);
+    sql.push_str(
+        "\n;SELECT pg_catalog.array_to_string(parameter_types::pg_catalog.oid[], ' ') \
              FROM pg_catalog.pg_prepared_statements WHERE name = ",
-        );
-        sql.push_str(&quoted_literal(name));
-        sql.push_str(&format!(";DEALLOCATE {}", quoted_identifier(name)));
-        let home = self.home()?;
-        let rows = match self.ask_question(&home, &Own::Plan.text(&sql)).await {
-            Err(Failure::Error(error)) if is_away(&error) && self.transaction.index_of(home.id).is_none() => {
-                return self.try_prepare_beside(home.id, &sql, error).await;
-            }
-            answered => answered?,
-        };
-        parameter_types_of(&rows)
-    }
+    );
+    sql.push_str(&quoted_literal(name));
+    sql.push_str(&format!(";DEALLOCATE {}", quoted_identifier(name)));
+    let home = session.home()?;
+    let rows = match question::ask_question(session, &home, &Own::Plan.text(&sql)).await {
+        Err(Failure::Error(error)) if is_away(&error) && session.transaction.index_of(home.id).is_none() => {
+            return try_prepare_beside(session, home.id, &sql, error).await;
+        }
+        answered => answered?,
+    };
+    parameter_types_of(&rows)
+}
 
-    /// While the home shard is away, where all types are PostgreSQL's own: those of users have other numbers elsewhere.
-    async fn try_prepare_beside(&mut self, home: ShardId, sql: &str, reason: PgError) -> Result<Box<[u32]>, Failure> {
-        for shard in self.shards_beside(home) {
-            match self.ask_question(&shard, &Own::Plan.text(sql)).await {
-                Ok(rows) => {
-                    let types = parameter_types_of(&rows)?;
-                    return if types.iter().any(|oid| is_user_type(*oid)) { Err(reason.into()) } else { Ok(types) };
-                }
-                Err(Failure::Error(error)) if is_away(&error) => {}
-                Err(failure) => return Err(failure),
+/// While the home shard is away, where all types are PostgreSQL's own: those of users have other numbers elsewhere.
+async fn try_prepare_beside(session: &mut Session, home: ShardId, sql: &str, reason: PgError) -> Result<Box<[u32]>, Failure> {
+    for shard in session.shards_beside(home) {
+        match question::ask_question(session, &shard, &Own::Plan.text(sql)).await {
+            Ok(rows) => {
+                let types = parameter_types_of(&rows)?;
+                return if types.iter().any(|oid| is_user_type(*oid)) { Err(reason.into()) } else { Ok(types) };
             }
+            Err(Failure::Error(error)) if is_away(&error) => {}
+            Err(failure) => return Err(failure),
         }
-        Err(reason.into())
     }
+    Err(reason.into())
+}
 
-    /// EXECUTE name (arguments).
-    pub(in crate::session) async fn execute_by_name(
-        &mut self,
-        statement: &Analysis,
-        text: &str,
-        bind: Option<&wire::Bind<'_>>,
-    ) -> Result<(), Failure> {
-        let Command::Execute { name, after_name, arguments, is_repeatable } = &statement.command else {
-            return Err(PgError::internal("not an EXECUTE").into());
-        };
-        if !self.statements.contains_key(name.as_bytes()) {
-            self.check_not_prepared_by_function()?;
-        }
-        let prepared = self.current_statement(name.as_bytes()).await?;
-        let analysis = prepared.analysis().filter(|analysis| !super::command::is_own(&analysis.command)).ok_or_else(not_by_name)?;
-        let types = self.describe(&prepared).await?.parameter_types.clone();
-        check_count(types.len(), arguments.len(), name)?;
-        let mut values = self.argument_values(text, arguments, &types).await?;
-        let execution = Execution { text, statement, after_name: *after_name, prepared: &prepared, bind };
-        let may_decide = matches!(&analysis.scope, Scope::Placed { parts, .. } if parts.iter().any(|part| *part != Part::Home));
-        if may_decide && *is_repeatable && values.iter().any(|value| matches!(value, Value::Unknown)) {
-            values = self.evaluated(&execution, &types).await?;
-        }
-        let parameters: Vec<Parameter<'_>> = values.iter().map(Value::as_parameter).collect();
-        let inputs = Inputs::listed(prepared.text(), &prepared.literals, &parameters);
-        let body = bind_body(&parameters, bind.map_or(&[], |bind| bind.result_formats));
-        let bound = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
-        let hinted = statement.shard_hint.as_ref().map(|hint| Analysis { shard_hint: Some(hint.clone()), ..analysis.clone() });
-        let analysis = hinted.as_ref().unwrap_or(analysis);
-        if let Some((text, answers)) = Box::pin(self.changed_execution(analysis, &execution, &types)).await? {
-            return self.run_with_constants(&text, &answers, bind).await;
-        }
-        self.allow_declaration(&analysis.scope, b"")?;
-        match self.route(analysis, &inputs).await {
-            Ok(Route::Shard(reach)) => self.execute_on_shard(&reach, analysis, &execution).await,
-            Ok(Route::Scatter(reach)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
-                self.count_statement(RouteKind::Scatter, None);
-                match Box::pin(self.scatter_bound(&prepared, &bound, &reach, bind.is_none())).await {
-                    // An argument that is none of its type: what PostgreSQL says of it, with its place.
-                    Err(failure @ Failure::Shard(_)) => Err(self.evaluated(&execution, &types).await.err().unwrap_or(failure)),
-                    answered => answered,
-                }
-            }
-            Ok(Route::Scatter(_)) => Err(unknown_argument().into()),
-            Ok(Route::Write(_)) => {
-                let text = self.with_constants(&execution, &types).await?;
-                self.run_with_constants(&text, &[], bind).await
-            }
-            Ok(Route::Gather(gathering)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
-                self.count_statement(RouteKind::Gather, None);
-                // What PostgreSQL has to say against the arguments, with their places in this text.
-                self.evaluated(&execution, &types).await?;
-                self.gather_bound(&prepared, &bound, &gathering, bind.is_none()).await
-            }
-            Ok(Route::Gather(_)) => Err(unknown_argument().into()),
-            Err(failure) => {
-                self.count_refusal(&failure);
-                Err(failure)
+/// EXECUTE name (arguments).
+pub(in crate::session) async fn execute_by_name(
+    session: &mut Session,
+    statement: &Analysis,
+    text: &str,
+    bind: Option<&wire::Bind<'_>>,
+) -> Result<(), Failure> {
+    let Command::Execute { name, after_name, arguments, is_repeatable } = &statement.command else {
+        return Err(PgError::internal("not an EXECUTE").into());
+    };
+    if !session.statements.contains_key(name.as_bytes()) {
+        session.check_not_prepared_by_function()?;
+    }
+    let prepared = session.current_statement(name.as_bytes()).await?;
+    let analysis = prepared.analysis().filter(|analysis| !super::command::is_own(&analysis.command)).ok_or_else(not_by_name)?;
+    let types = session.describe(&prepared).await?.parameter_types.clone();
+    check_count(types.len(), arguments.len(), name)?;
+    let mut values = argument_values(session, text, arguments, &types).await?;
+    let execution = Execution { text, statement, after_name: *after_name, prepared: &prepared, bind };
+    let may_decide = matches!(&analysis.scope, Scope::Placed { parts, .. } if parts.iter().any(|part| *part != Part::Home));
+    if may_decide && *is_repeatable && values.iter().any(|value| matches!(value, Value::Unknown)) {
+        values = evaluated(session, &execution, &types).await?;
+    }
+    let parameters: Vec<Parameter<'_>> = values.iter().map(Value::as_parameter).collect();
+    let inputs = Inputs::listed(prepared.text(), &prepared.literals, &parameters);
+    let body = bind_body(&parameters, bind.map_or(&[], |bind| bind.result_formats));
+    let bound = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
+    let hinted = statement.shard_hint.as_ref().map(|hint| Analysis { shard_hint: Some(hint.clone()), ..analysis.clone() });
+    let analysis = hinted.as_ref().unwrap_or(analysis);
+    if let Some((text, answers)) = Box::pin(changed_execution(session, analysis, &execution, &types)).await? {
+        return run_with_constants(session, &text, &answers, bind).await;
+    }
+    relations::allow_declaration(session, &analysis.scope, b"")?;
+    match session.route(analysis, &inputs).await {
+        Ok(Route::Shard(reach)) => execute_on_shard(session, &reach, analysis, &execution).await,
+        Ok(Route::Scatter(reach)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
+            session.count_statement(RouteKind::Scatter, None);
+            match Box::pin(scatter::scatter_bound(session, &prepared, &bound, &reach, bind.is_none())).await {
+                // An argument that is none of its type: what PostgreSQL says of it, with its place.
+                Err(failure @ Failure::Shard(_)) => Err(evaluated(session, &execution, &types).await.err().unwrap_or(failure)),
+                answered => answered,
             }
         }
-    }
-
-    /// The text to run in place of the prepared one: with the cluster's answers and with the numbers that are drawn for it. `None`: it
-    /// has neither. In the extended protocol, with the values of its parameters: no text is prepared for one execution's answers.
-    async fn changed_execution(
-        &mut self,
-        analysis: &Analysis,
-        execution: &Execution<'_>,
-        types: &[Oid],
-    ) -> Result<Option<(String, Vec<String>)>, Failure> {
-        let (asks_cluster, is_named_late) = (self.asks_cluster(analysis), analysis.asks_sequences_by_parameters());
-        if !asks_cluster && !is_named_late && !self.draws(analysis) {
-            return Ok(None);
+        Ok(Route::Scatter(_)) => Err(unknown_argument().into()),
+        Ok(Route::Write(_)) => {
+            let text = with_constants(session, &execution, &types).await?;
+            run_with_constants(session, &text, &[], bind).await
         }
-        let mut text = self.with_constants(execution, types).await?;
-        let mut answers = Vec::new();
-        let parameters_before = execution.bind.map(|_| 0);
-        if asks_cluster && let Some(made) = self.with_cluster_state_as(&text, parameters_before).await? {
-            (text, answers) = (made.text, made.values);
+        Ok(Route::Gather(gathering)) if values.iter().all(|value| !matches!(value, Value::Unknown)) => {
+            session.count_statement(RouteKind::Gather, None);
+            // What PostgreSQL has to say against the arguments, with their places in this text.
+            evaluated(session, &execution, &types).await?;
+            gather::gather_bound(session, &prepared, &bound, &gathering, bind.is_none()).await
         }
-        let read = self.read_anew(&text).await?;
-        let draws = read.analyzed.statements.first().is_some_and(|changed| self.draws(changed));
-        if is_named_late && let Some(numbered) = Box::pin(self.draw_if_of_cluster(&text)).await? {
-            return Ok(Some((numbered, answers)));
+        Ok(Route::Gather(_)) => Err(unknown_argument().into()),
+        Err(failure) => {
+            session.count_refusal(&failure);
+            Err(failure)
         }
-        if draws && let Some(numbered) = Box::pin(self.draw(&text)).await? {
-            text = numbered.text();
+    }
+}
+
+/// The text to run in place of the prepared one: with the cluster's answers and with the numbers that are drawn for it. `None`: it
+/// has neither. In the extended protocol, with the values of its parameters: no text is prepared for one execution's answers.
+async fn changed_execution(
+    session: &mut Session,
+    analysis: &Analysis,
+    execution: &Execution<'_>,
+    types: &[Oid],
+) -> Result<Option<(String, Vec<String>)>, Failure> {
+    let (asks_cluster, is_named_late) = (cluster_state::asks_cluster(session, analysis), analysis.asks_sequences_by_parameters());
+    if !asks_cluster && !is_named_late && !numbers::draws(session, analysis) {
+        return Ok(None);
+    }
+    let mut text = with_constants(session, execution, types).await?;
+    let mut answers = Vec::new();
+    let parameters_before = execution.bind.map(|_| 0);
+    if asks_cluster && let Some(made) = cluster_state::with_cluster_state_as(session, &text, parameters_before).await? {
+        (text, answers) = (made.text, made.values);
+    }
+    let read = schema::read_anew(session, &text).await?;
+    let draws = read.analyzed.statements.first().is_some_and(|changed| numbers::draws(session, changed));
+    if is_named_late && let Some(numbered) = Box::pin(sequence_calls::draw_if_of_cluster(session, &text)).await? {
+        return Ok(Some((numbered, answers)));
+    }
+    if draws && let Some(numbered) = Box::pin(numbers::draw(session, &text)).await? {
+        text = numbered.text();
+    }
+    Ok((asks_cluster || numbers::draws(session, analysis)).then_some((text, answers)))
+}
+
+/// What an EXECUTE runs, with its arguments in it.
+pub(in crate::session) async fn text_of_execution(
+    session: &mut Session,
+    statement: &Analysis,
+    text: &str,
+) -> Result<String, Failure> {
+    let Command::Execute { name, after_name, arguments, .. } = &statement.command else {
+        return Err(PgError::internal("not an EXECUTE").into());
+    };
+    let prepared = session.current_statement(name.as_bytes()).await?;
+    if prepared.analysis().is_none_or(|analysis| super::command::is_own(&analysis.command)) {
+        return Err(not_by_name().into());
+    }
+    let types = session.describe(&prepared).await?.parameter_types.clone();
+    check_count(types.len(), arguments.len(), name)?;
+    let execution = Execution { text, statement, after_name: *after_name, prepared: &prepared, bind: None };
+    with_constants(session, &execution, &types).await
+}
+
+/// The prepared text with its arguments in it, as PostgreSQL evaluates them.
+async fn with_constants(session: &mut Session, execution: &Execution<'_>, types: &[Oid]) -> Result<String, Failure> {
+    let values = evaluated(session, execution, types).await?;
+    let constant = |number: u16| {
+        let value = values.get(usize::from(number).checked_sub(1)?)?.as_parameter();
+        crate::session::protocol::parameter::as_constant(value.oid, value.format, value.value, &session.context.catalog)
+    };
+    Ok(with_parameters(execution.prepared.text(), &constant).ok_or_else(not_written)?)
+}
+
+/// Runs such a text, whose values or numbers the proxy has put into it. `answers`: its parameters, in the extended protocol.
+async fn run_with_constants(
+    session: &mut Session,
+    text: &str,
+    answers: &[String],
+    bind: Option<&wire::Bind<'_>>,
+) -> Result<(), Failure> {
+    let run = match bind {
+        None => Box::pin(run_constants(session, text)).await,
+        Some(bind) => Box::pin(run_constants_bound(session, text, answers, bind)).await,
+    };
+    run.map_err(not_in_the_text)
+}
+
+async fn run_constants(session: &mut Session, text: &str) -> Result<(), Failure> {
+    let read = schema::read_anew(session, text).await?;
+    let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("an empty statement is executed"))?;
+    let inputs = Inputs::literals(text, &read.literals);
+    let route = session.route(statement, &inputs).await;
+    let route = session.counted(route).inspect_err(|failure| session.count_refusal(failure))?;
+    numbers::note_numbers_of(session, statement.numbers, &route);
+    Box::pin(scatter::run_by_route(session, route, statement, text, &inputs)).await
+}
+
+/// In the extended protocol it is part of the pipeline, and its rows have the formats that the client has asked for.
+async fn run_constants_bound(session: &mut Session, text: &str, answers: &[String], bind: &wire::Bind<'_>) -> Result<(), Failure> {
+    let statement = session.prepare(text.as_bytes(), answers.iter().map(|_| TEXT).collect()).await?;
+    let analysis = statement.analysis().ok_or_else(|| PgError::internal("an empty statement is executed"))?;
+    let route = session.route(analysis, &Inputs::literals(text, &statement.literals)).await;
+    let route = session.counted(route).inspect_err(|failure| session.count_refusal(failure))?;
+    numbers::note_numbers_of(session, analysis.numbers, &route);
+    let writing = match route {
+        Route::Write(writing) => writing,
+        Route::Shard(reach) => Arc::new(Writing { reach: Some(reach), kind: WritingKind::Parts }),
+        Route::Scatter(_) | Route::Gather(_) => return Err(not_written().into()),
+    };
+    let names = [0, 0];
+    let values = answers.iter().map(|answer| Value::Known { oid: TEXT, bytes: answer.clone().into_bytes() });
+    let body = [&names[..], &after_names(&values.collect::<Vec<_>>(), bind.result_formats)].concat();
+    Box::pin(write::write_bound(session, &statement, &Bytes::from(body), &writing)).await
+}
+
+/// The arguments as values of the parameters' types, where that is certain.
+async fn argument_values(
+    session: &Session,
+    text: &str,
+    arguments: &[Option<KeyValue>],
+    types: &[Oid],
+) -> Result<Vec<Value>, Failure> {
+    let read = session.read(text).await?;
+    let inputs = Inputs::literals(text, &read.literals);
+    let value = |(argument, oid): (&Option<KeyValue>, &Oid)| match argument.as_ref().map(|value| inputs.assigned(value, *oid)) {
+        Some(Some(Some(bytes))) => Value::Known { oid: *oid, bytes },
+        Some(Some(None)) => Value::Null { oid: *oid },
+        Some(None) | None => Value::Unknown,
+    };
+    Ok(arguments.iter().zip(types).map(value).collect())
+}
+
+/// The arguments as the home shard evaluates them. The shard that runs the statement evaluates them again, to the same
+/// values: they read neither tables nor clocks.
+async fn evaluated(session: &mut Session, execution: &Execution<'_>, types: &[Oid]) -> Result<Vec<Value>, Failure> {
+    let outputs: Vec<String> = (1..=types.len()).map(|number| format!("${number}::pg_catalog.text")).collect();
+    let probe = session.made_of(execution.prepared, Bytes::from(format!("SELECT {}", outputs.join(", "))), types.into());
+    let (sql, shift) = execution.sql(&probe);
+    let covered = cover(sql, &session.context, session.gateway.map.load().snapshot())?;
+    let home = session.home()?;
+    let mut connection = session.checkout(&home, &session.settings_now()).await?;
+    let prepared_max = session.gateway.prepared_max();
+    let described = crate::session::protocol::describe::describe_on(&mut connection, &probe, prepared_max).await;
+    let rows = match described {
+        Ok(_) => connection
+            .simple(&ShardText::covered(&covered))
+            .await
+            .map_err(|error| crate::session::settings::setting::refused(&home.name, error)),
+        Err(failure) => Err(failure),
+    };
+    connection.release();
+    let rows = rows.map_err(|failure| with_position_shifted(failure, shift))?;
+    let row = rows.into_iter().next().ok_or_else(|| PgError::internal("arguments without values"))?;
+    let value = |(value, oid): (Option<Bytes>, &Oid)| match value {
+        Some(bytes) => Value::Known { oid: *oid, bytes: bytes.to_vec() },
+        None => Value::Null { oid: *oid },
+    };
+    Ok(row.into_iter().zip(types).map(value).collect())
+}
+
+async fn execute_on_shard(
+    session: &mut Session,
+    reach: &Reach,
+    analysis: &Analysis,
+    execution: &Execution<'_>,
+) -> Result<(), Failure> {
+    let shard = reach.single().ok_or_else(|| PgError::internal("several shards as one"))?;
+    let Execution { prepared, bind, .. } = execution;
+    let Command::Execute { name, arguments, .. } = &execution.statement.command else {
+        return Err(PgError::internal("not an EXECUTE").into());
+    };
+    let timed = Box::pin(session.statement_with_time(reach, prepared, arguments.len())).await?;
+    let (prepared, time) = timed.as_ref().map_or((*prepared, None), |(prepared, time)| (prepared, Some(time)));
+    if shard == MAP_DATABASE {
+        map_database::check_text_for_map(session, execution.text)?;
+        check_constants(execution.statement)?;
+    }
+    let index = session.join(shard).await?;
+    numbers::check_sequence_value(session, index, analysis)?;
+    session.pin_if_needed(index, analysis);
+    if let Some(participant) = session.transaction.participants_mut().get_mut(index) {
+        participant.needs_sync = true;
+    }
+    session.prepare_as_told(index, prepared, false).await?;
+    let participant = session.transaction.at(index)?;
+    participant.has_written |= analysis.effect == Effect::Write;
+    let connection = &mut *participant.connection;
+    let (sql, shift) = execution.sql(prepared);
+    let sql = time.map_or_else(|| sql.clone(), |time| with_argument(&sql, time));
+    let text = ShardText::of(reach, sql.as_bytes(), &session.context)?;
+    connection.unnamed = None;
+    match bind {
+        None => {
+            connection.output.query(&text);
+            connection.expect(Reply::Query, true);
         }
-        Ok((asks_cluster || self.draws(analysis)).then_some((text, answers)))
-    }
-
-    /// What an EXECUTE runs, with its arguments in it.
-    pub(in crate::session) async fn text_of_execution(&mut self, statement: &Analysis, text: &str) -> Result<String, Failure> {
-        let Command::Execute { name, after_name, arguments, .. } = &statement.command else {
-            return Err(PgError::internal("not an EXECUTE").into());
-        };
-        let prepared = self.current_statement(name.as_bytes()).await?;
-        if prepared.analysis().is_none_or(|analysis| super::command::is_own(&analysis.command)) {
-            return Err(not_by_name().into());
+        Some(bind) => {
+            connection.output.parse(StatementName::Unnamed, &text, &[]);
+            connection.expect(Reply::ParseUnnamed, false);
+            connection.output.bind(bind.portal, StatementName::Unnamed, &text, bind.after_names);
+            connection.expect(Reply::Bind, false);
+            connection.output.execute(bind.portal, 0);
+            connection.expect(Reply::Execute, true);
+            connection.output.close_portal(bind.portal);
+            connection.expect(Reply::Close, false);
+            connection.output.flush();
         }
-        let types = self.describe(&prepared).await?.parameter_types.clone();
-        check_count(types.len(), arguments.len(), name)?;
-        let execution = Execution { text, statement, after_name: *after_name, prepared: &prepared, bind: None };
-        self.with_constants(&execution, &types).await
     }
-
-    /// The prepared text with its arguments in it, as PostgreSQL evaluates them.
-    async fn with_constants(&mut self, execution: &Execution<'_>, types: &[Oid]) -> Result<String, Failure> {
-        let values = self.evaluated(execution, types).await?;
-        let constant = |number: u16| {
-            let value = values.get(usize::from(number).checked_sub(1)?)?.as_parameter();
-            crate::session::protocol::parameter::as_constant(value.oid, value.format, value.value, &self.context.catalog)
-        };
-        Ok(with_parameters(execution.prepared.text(), &constant).ok_or_else(not_written)?)
-    }
-
-    /// Runs such a text, whose values or numbers the proxy has put into it. `answers`: its parameters, in the extended protocol.
-    async fn run_with_constants(&mut self, text: &str, answers: &[String], bind: Option<&wire::Bind<'_>>) -> Result<(), Failure> {
-        let run = match bind {
-            None => Box::pin(self.run_constants(text)).await,
-            Some(bind) => Box::pin(self.run_constants_bound(text, answers, bind)).await,
-        };
-        run.map_err(not_in_the_text)
-    }
-
-    async fn run_constants(&mut self, text: &str) -> Result<(), Failure> {
-        let read = self.read_anew(text).await?;
-        let statement = read.analyzed.statements.first().ok_or_else(|| PgError::internal("an empty statement is executed"))?;
-        let inputs = Inputs::literals(text, &read.literals);
-        let route = self.route(statement, &inputs).await;
-        let route = self.counted(route).inspect_err(|failure| self.count_refusal(failure))?;
-        self.note_numbers_of(statement.numbers, &route);
-        Box::pin(self.run_by_route(route, statement, text, &inputs)).await
-    }
-
-    /// In the extended protocol it is part of the pipeline, and its rows have the formats that the client has asked for.
-    async fn run_constants_bound(&mut self, text: &str, answers: &[String], bind: &wire::Bind<'_>) -> Result<(), Failure> {
-        let statement = self.prepare(text.as_bytes(), answers.iter().map(|_| TEXT).collect()).await?;
-        let analysis = statement.analysis().ok_or_else(|| PgError::internal("an empty statement is executed"))?;
-        let route = self.route(analysis, &Inputs::literals(text, &statement.literals)).await;
-        let route = self.counted(route).inspect_err(|failure| self.count_refusal(failure))?;
-        self.note_numbers_of(analysis.numbers, &route);
-        let writing = match route {
-            Route::Write(writing) => writing,
-            Route::Shard(reach) => Arc::new(Writing { reach: Some(reach), kind: WritingKind::Parts }),
-            Route::Scatter(_) | Route::Gather(_) => return Err(not_written().into()),
-        };
-        let names = [0, 0];
-        let values = answers.iter().map(|answer| Value::Known { oid: TEXT, bytes: answer.clone().into_bytes() });
-        let body = [&names[..], &after_names(&values.collect::<Vec<_>>(), bind.result_formats)].concat();
-        Box::pin(self.write_bound(&statement, &Bytes::from(body), &writing)).await
-    }
-
-    /// The arguments as values of the parameters' types, where that is certain.
-    async fn argument_values(&self, text: &str, arguments: &[Option<KeyValue>], types: &[Oid]) -> Result<Vec<Value>, Failure> {
-        let read = self.read(text).await?;
-        let inputs = Inputs::literals(text, &read.literals);
-        let value = |(argument, oid): (&Option<KeyValue>, &Oid)| match argument.as_ref().map(|value| inputs.assigned(value, *oid)) {
-            Some(Some(Some(bytes))) => Value::Known { oid: *oid, bytes },
-            Some(Some(None)) => Value::Null { oid: *oid },
-            Some(None) | None => Value::Unknown,
-        };
-        Ok(arguments.iter().zip(types).map(value).collect())
-    }
-
-    /// The arguments as the home shard evaluates them. The shard that runs the statement evaluates them again, to the same
-    /// values: they read neither tables nor clocks.
-    async fn evaluated(&mut self, execution: &Execution<'_>, types: &[Oid]) -> Result<Vec<Value>, Failure> {
-        let outputs: Vec<String> = (1..=types.len()).map(|number| format!("${number}::pg_catalog.text")).collect();
-        let probe = self.made_of(execution.prepared, Bytes::from(format!("SELECT {}", outputs.join(", "))), types.into());
-        let (sql, shift) = execution.sql(&probe);
-        let covered = cover(sql, &self.context, self.gateway.map.load().snapshot())?;
-        let home = self.home()?;
-        let mut connection = self.checkout(&home, &self.settings_now()).await?;
-        let prepared_max = self.gateway.prepared_max();
-        let described = crate::session::protocol::describe::describe_on(&mut connection, &probe, prepared_max).await;
-        let rows = match described {
-            Ok(_) => connection
-                .simple(&ShardText::covered(&covered))
-                .await
-                .map_err(|error| crate::session::settings::setting::refused(&home.name, error)),
-            Err(failure) => Err(failure),
-        };
-        connection.release();
-        let rows = rows.map_err(|failure| with_position_shifted(failure, shift))?;
-        let row = rows.into_iter().next().ok_or_else(|| PgError::internal("arguments without values"))?;
-        let value = |(value, oid): (Option<Bytes>, &Oid)| match value {
-            Some(bytes) => Value::Known { oid: *oid, bytes: bytes.to_vec() },
-            None => Value::Null { oid: *oid },
-        };
-        Ok(row.into_iter().zip(types).map(value).collect())
-    }
-
-    async fn execute_on_shard(&mut self, reach: &Reach, analysis: &Analysis, execution: &Execution<'_>) -> Result<(), Failure> {
-        let shard = reach.single().ok_or_else(|| PgError::internal("several shards as one"))?;
-        let Execution { prepared, bind, .. } = execution;
-        let Command::Execute { name, arguments, .. } = &execution.statement.command else {
-            return Err(PgError::internal("not an EXECUTE").into());
-        };
-        let timed = Box::pin(self.statement_with_time(reach, prepared, arguments.len())).await?;
-        let (prepared, time) = timed.as_ref().map_or((*prepared, None), |(prepared, time)| (prepared, Some(time)));
-        if shard == MAP_DATABASE {
-            self.check_text_for_map(execution.text)?;
-            check_constants(execution.statement)?;
+    let (before, flushes) = (session.client.output.len(), session.client.flushes);
+    let drained = session.drain(index).await;
+    if let Some(participant) = session.transaction.participants_mut().get_mut(index) {
+        participant.needs_sync &= bind.is_some() || drained.is_err();
+        // An error of the prepared text has that text's own positions.
+        let shift = if participant.connection.prepared.has(prepared.id) { shift } else { 0 };
+        if drained.is_err() && session.client.flushes == flushes {
+            let name_there = prepared.id.with_name(|name| format!("\"{}\"", String::from_utf8_lossy(name)));
+            put_error_in_text(&mut session.client.output, before, shift, Some((&name_there, &format!("\"{name}\""))));
         }
-        let index = self.join(shard).await?;
-        self.check_sequence_value(index, analysis)?;
-        self.pin_if_needed(index, analysis);
-        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
-            participant.needs_sync = true;
-        }
-        self.prepare_as_told(index, prepared, false).await?;
-        let participant = self.transaction.at(index)?;
-        participant.has_written |= analysis.effect == Effect::Write;
-        let connection = &mut *participant.connection;
-        let (sql, shift) = execution.sql(prepared);
-        let sql = time.map_or_else(|| sql.clone(), |time| with_argument(&sql, time));
-        let text = ShardText::of(reach, sql.as_bytes(), &self.context)?;
-        connection.unnamed = None;
-        match bind {
-            None => {
-                connection.output.query(&text);
-                connection.expect(Reply::Query, true);
-            }
-            Some(bind) => {
-                connection.output.parse(StatementName::Unnamed, &text, &[]);
-                connection.expect(Reply::ParseUnnamed, false);
-                connection.output.bind(bind.portal, StatementName::Unnamed, &text, bind.after_names);
-                connection.expect(Reply::Bind, false);
-                connection.output.execute(bind.portal, 0);
-                connection.expect(Reply::Execute, true);
-                connection.output.close_portal(bind.portal);
-                connection.expect(Reply::Close, false);
-                connection.output.flush();
-            }
-        }
-        let (before, flushes) = (self.client.output.len(), self.client.flushes);
-        let drained = self.drain(index).await;
-        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
-            participant.needs_sync &= bind.is_some() || drained.is_err();
-            // An error of the prepared text has that text's own positions.
-            let shift = if participant.connection.prepared.has(prepared.id) { shift } else { 0 };
-            if drained.is_err() && self.client.flushes == flushes {
-                let name_there = prepared.id.with_name(|name| format!("\"{}\"", String::from_utf8_lossy(name)));
-                put_error_in_text(&mut self.client.output, before, shift, Some((&name_there, &format!("\"{name}\""))));
-            }
-        }
-        drained
     }
+    drained
+}
 
-    /// What Describe says of a statement that the proxy runs; `None`: the home shard is to be asked.
-    pub(in crate::session) async fn describe_by_itself(&mut self, statement: &Statement) -> Result<Option<Description>, Failure> {
-        Ok(self.describe_execution(statement).await?.or_else(|| self.describe_own(statement)))
-    }
+/// What Describe says of a statement that the proxy runs; `None`: the home shard is to be asked.
+pub(in crate::session) async fn describe_by_itself(
+    session: &mut Session,
+    statement: &Statement,
+) -> Result<Option<Description>, Failure> {
+    Ok(describe_execution(session, statement).await?.or_else(|| command::describe_own(session, statement)))
+}
 
-    /// What Describe says of an EXECUTE: the columns of the prepared statement. Of one that does not exist PostgreSQL says
-    /// nothing yet. `None`: not an EXECUTE.
-    async fn describe_execution(&mut self, statement: &Statement) -> Result<Option<Description>, Failure> {
-        let Some(Command::Execute { name, .. }) = statement.analysis().map(|analysis| &analysis.command) else { return Ok(None) };
-        if !self.statements.contains_key(name.as_bytes()) {
-            return Ok(Some(Description::default()));
-        }
-        let prepared = self.current_statement(name.as_bytes()).await?;
-        let rows = self.describe(&prepared).await?.rows.clone();
-        Ok(Some(Description::new(Vec::new(), rows)))
+/// What Describe says of an EXECUTE: the columns of the prepared statement. Of one that does not exist PostgreSQL says
+/// nothing yet. `None`: not an EXECUTE.
+async fn describe_execution(session: &mut Session, statement: &Statement) -> Result<Option<Description>, Failure> {
+    let Some(Command::Execute { name, .. }) = statement.analysis().map(|analysis| &analysis.command) else { return Ok(None) };
+    if !session.statements.contains_key(name.as_bytes()) {
+        return Ok(Some(Description::default()));
     }
+    let prepared = session.current_statement(name.as_bytes()).await?;
+    let rows = session.describe(&prepared).await?.rows.clone();
+    Ok(Some(Description::new(Vec::new(), rows)))
 }
 
 /// The rest of a Bind with these values, in text.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::arguments::declared_call;
+use super::{command, map_database};
 use crate::backend::Own;
 use crate::catalog::quoted_literal;
 use crate::declare::{self, Caller};
@@ -24,103 +25,110 @@ use crate::sql::rewrite::blanks::in_its_place;
 use crate::sql::utility::shardgate_call::{declaration_among, not_alone};
 use crate::wire::{Bind, FieldDescription};
 
-impl Session {
-    /// What is routed next is what the client runs, and no part of it. A named portal may be executed later, or never, and the call is made
-    /// when it is bound.
-    pub(in crate::session) fn allow_declaration(&mut self, scope: &Scope, portal: &[u8]) -> Result<(), PgError> {
-        let Scope::Proxy(rows) = scope else { return Ok(()) };
-        if let (Some(call), false) = (declaration_among(rows), portal.is_empty()) {
-            return Err(not_alone(&call.function));
-        }
-        self.batch.may_declare = true;
-        Ok(())
+/// What is routed next is what the client runs, and no part of it. A named portal may be executed later, or never, and the call is made
+/// when it is bound.
+pub(in crate::session) fn allow_declaration(session: &mut Session, scope: &Scope, portal: &[u8]) -> Result<(), PgError> {
+    let Scope::Proxy(rows) = scope else { return Ok(()) };
+    if let (Some(call), false) = (declaration_among(rows), portal.is_empty()) {
+        return Err(not_alone(&call.function));
     }
+    session.batch.may_declare = true;
+    Ok(())
+}
 
-    /// Gives the map database's connection what the statement reads of this proxy. Calls that it selects from are made now.
-    pub(in crate::session) async fn publish_rows(
-        &mut self,
-        statement: &Analysis,
-        wanted: &ProxyRows,
-        inputs: &Inputs<'_>,
-        may_declare: bool,
-    ) -> Result<(), Failure> {
-        let declaration = declaration_among(wanted);
-        if let Some(call) = declaration {
-            if !may_declare {
-                return Err(not_alone(&call.function).into());
-            }
-            self.check_declaration(statement, call, inputs).await?;
+/// Gives the map database's connection what the statement reads of this proxy. Calls that it selects from are made now.
+pub(in crate::session) async fn publish_rows(
+    session: &mut Session,
+    statement: &Analysis,
+    wanted: &ProxyRows,
+    inputs: &Inputs<'_>,
+    may_declare: bool,
+) -> Result<(), Failure> {
+    let declaration = declaration_among(wanted);
+    if let Some(call) = declaration {
+        if !may_declare {
+            return Err(not_alone(&call.function).into());
         }
-        let mut settings = Box::pin(self.answers_of(&wanted.calls, inputs)).await?;
-        if declaration.is_some() {
-            self.gateway.refresh_catalog().await?;
-        }
-        for relation in &wanted.relations {
-            let rows = match relation.as_str() {
-                "pools" => self.gateway.pool_rows(),
-                "clients" => self.gateway.clients.rows(),
-                "transactions" => self.gateway.transaction_rows().await,
-                _ => continue,
-            };
-            settings.insert(relation.clone(), rows);
-        }
-        let mut sql = String::new();
-        for (name, rows) in settings {
-            sql.push_str("SELECT pg_catalog.set_config(");
-            sql.push_str(&quoted_literal(&format!("shardgate_proxy.{name}")));
-            sql.push(',');
-            sql.push_str(&quoted_literal(&in_ascii(&Value::Array(rows).to_string())));
-            sql.push_str(",false);");
-        }
-        let index = self.join(MAP_DATABASE).await?;
-        self.sync(index).await?;
-        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
-            participant
-                .connection
-                .simple(&Own::Setting.text(&sql))
-                .await
-                .map_err(|error| crate::session::settings::setting::refused("map", error))?;
-        }
-        Ok(())
+        check_declaration(session, statement, call, inputs).await?;
     }
-
-    /// A statement that selects from a call that changes the map: whatever else may be wrong with it is heard before the call is made.
-    async fn check_declaration(&mut self, statement: &Analysis, call: &ShardgateCall, inputs: &Inputs<'_>) -> Result<(), Failure> {
-        let text = inputs.text();
-        self.check_text_for_map(text)?;
-        let alone = in_its_place(text, statement.start, statement.alone(text));
-        let prepared = self.prepare(alone.as_bytes(), inputs.parameter_types()).await?;
-        Box::pin(self.describe(&prepared)).await?;
-        self.leave_transaction(&call.function).await
+    let mut settings = Box::pin(answers_of(session, &wanted.calls, inputs)).await?;
+    if declaration.is_some() {
+        session.gateway.refresh_catalog().await?;
     }
-
-    pub(super) async fn call_declared(&mut self, call: declare::Call) -> Result<declare::Answer, PgError> {
-        let caller = Caller {
-            user: self.login.identity.user.clone(),
-            is_admin: self.login.identity.is_admin,
-            search_path: self.context.search_path.clone(),
-            catalog: Arc::clone(&self.context.catalog),
+    for relation in &wanted.relations {
+        let rows = match relation.as_str() {
+            "pools" => session.gateway.pool_rows(),
+            "clients" => session.gateway.clients.rows(),
+            "transactions" => session.gateway.transaction_rows().await,
+            _ => continue,
         };
-        let control = Arc::clone(&self.gateway.control);
-        Box::pin(declare::call(&control, &caller, &call)).await
+        settings.insert(relation.clone(), rows);
     }
+    let mut sql = String::new();
+    for (name, rows) in settings {
+        sql.push_str("SELECT pg_catalog.set_config(");
+        sql.push_str(&quoted_literal(&format!("shardgate_proxy.{name}")));
+        sql.push(',');
+        sql.push_str(&quoted_literal(&in_ascii(&Value::Array(rows).to_string())));
+        sql.push_str(",false);");
+    }
+    let index = session.join(MAP_DATABASE).await?;
+    session.sync(index).await?;
+    if let Some(participant) = session.transaction.participants_mut().get_mut(index) {
+        participant
+            .connection
+            .simple(&Own::Setting.text(&sql))
+            .await
+            .map_err(|error| crate::session::settings::setting::refused("map", error))?;
+    }
+    Ok(())
+}
 
-    /// By the function: the rows of each of its calls, with the arguments by which the map database finds them.
-    async fn answers_of(&mut self, calls: &[ShardgateCall], inputs: &Inputs<'_>) -> Result<BTreeMap<String, Vec<Value>>, Failure> {
-        let mut answers = BTreeMap::<String, Vec<Value>>::new();
-        for call in calls {
-            let asked = declared_call(call, inputs)?;
-            let key = declare::arguments_in_from(&asked)?;
-            let answer = Box::pin(self.call_declared(asked)).await?;
-            let row = |row: &Vec<Option<String>>| {
-                let columns = answer.columns.iter().map(|(name, _)| name.clone());
-                Value::Object(columns.zip(row.iter().map(|value| json!(value))).collect())
-            };
-            let rows: Vec<Value> = answer.rows.iter().map(row).collect();
-            answers.entry(call.function.clone()).or_default().push(json!({ "arguments": key, "rows": rows }));
-        }
-        Ok(answers)
+/// A statement that selects from a call that changes the map: whatever else may be wrong with it is heard before the call is made.
+async fn check_declaration(
+    session: &mut Session,
+    statement: &Analysis,
+    call: &ShardgateCall,
+    inputs: &Inputs<'_>,
+) -> Result<(), Failure> {
+    let text = inputs.text();
+    map_database::check_text_for_map(session, text)?;
+    let alone = in_its_place(text, statement.start, statement.alone(text));
+    let prepared = session.prepare(alone.as_bytes(), inputs.parameter_types()).await?;
+    Box::pin(session.describe(&prepared)).await?;
+    command::leave_transaction(session, &call.function).await
+}
+
+pub(super) async fn call_declared(session: &mut Session, call: declare::Call) -> Result<declare::Answer, PgError> {
+    let caller = Caller {
+        user: session.login.identity.user.clone(),
+        is_admin: session.login.identity.is_admin,
+        search_path: session.context.search_path.clone(),
+        catalog: Arc::clone(&session.context.catalog),
+    };
+    let control = Arc::clone(&session.gateway.control);
+    Box::pin(declare::call(&control, &caller, &call)).await
+}
+
+/// By the function: the rows of each of its calls, with the arguments by which the map database finds them.
+async fn answers_of(
+    session: &mut Session,
+    calls: &[ShardgateCall],
+    inputs: &Inputs<'_>,
+) -> Result<BTreeMap<String, Vec<Value>>, Failure> {
+    let mut answers = BTreeMap::<String, Vec<Value>>::new();
+    for call in calls {
+        let asked = declared_call(call, inputs)?;
+        let key = declare::arguments_in_from(&asked)?;
+        let answer = Box::pin(call_declared(session, asked)).await?;
+        let row = |row: &Vec<Option<String>>| {
+            let columns = answer.columns.iter().map(|(name, _)| name.clone());
+            Value::Object(columns.zip(row.iter().map(|value| json!(value))).collect())
+        };
+        let rows: Vec<Value> = answer.rows.iter().map(row).collect();
+        answers.entry(call.function.clone()).or_default().push(json!({ "arguments": key, "rows": rows }));
     }
+    Ok(answers)
 }
 
 /// A row of a function's answer in the formats that the client has asked for.

@@ -6,10 +6,12 @@
 
 use std::sync::Arc;
 
+use super::table_as;
 use crate::backend::{Own, Reply, ShardText, StatementName, temporary_tables};
 use crate::catalog::{Relation, mentions};
 use crate::error::{PgError, SqlState};
 use crate::routing::{Inputs, Reach};
+use crate::session::ddl::every_shard;
 use crate::session::protocol::describe::prepare_on;
 use crate::session::protocol::statement::Statement;
 use crate::session::route::Route;
@@ -82,166 +84,165 @@ impl TemporaryTables {
     }
 }
 
-impl Session {
-    /// A schema change that concerns temporary tables only. What they are filled from must be on the home shard.
-    pub(in crate::session) async fn change_temporary(
-        &mut self,
-        statement: &Analysis,
-        text: &str,
-        bound: Option<(&Arc<Statement>, &wire::Bind<'_>)>,
-    ) -> Result<(), Failure> {
-        let bound = bound.filter(|_| statement.parameter_count > 0);
-        let types = match bound {
-            Some((prepared, _)) => self.describe(prepared).await?.parameter_types.clone(),
-            None => Vec::new(),
-        };
-        let read = self.read(text).await?;
-        let inputs = match bound {
-            Some((_, bind)) => Inputs::bound(text, &read.literals, bind, &types),
-            None => Inputs::literals(text, &read.literals),
-        };
-        let home = self.home()?;
-        let at_home = match self.route(statement, &inputs).await {
-            Ok(Route::Shard(reach)) => Some(reach).filter(|reach| reach.single() == Some(home.id)),
-            Ok(Route::Scatter(_) | Route::Write(_) | Route::Gather(_)) => None,
-            Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => None,
-            Err(failure) => return Err(failure),
-        };
-        let Some(reach) = at_home else {
-            let Command::Ddl { table_as: Some(table), .. } = &statement.command else { return Err(not_at_home().into()) };
-            return Box::pin(self.create_table_as(table, statement, text)).await;
-        };
-        let index = self.keep_temporary(&home).await?;
-        self.pin_if_needed(index, statement);
-        if let Some((prepared, bind)) = bound {
-            return self.run_bound(&reach, index, prepared, bind).await;
-        }
-        let alone = text.get(statement.start..statement.end).unwrap_or(text);
-        let context = Arc::clone(&self.context);
-        self.run_on_one(&home, &ShardText::of(&reach, alone.as_bytes(), &context)?, true).await
+/// A schema change that concerns temporary tables only. What they are filled from must be on the home shard.
+pub(in crate::session) async fn change_temporary(
+    session: &mut Session,
+    statement: &Analysis,
+    text: &str,
+    bound: Option<(&Arc<Statement>, &wire::Bind<'_>)>,
+) -> Result<(), Failure> {
+    let bound = bound.filter(|_| statement.parameter_count > 0);
+    let types = match bound {
+        Some((prepared, _)) => session.describe(prepared).await?.parameter_types.clone(),
+        None => Vec::new(),
+    };
+    let read = session.read(text).await?;
+    let inputs = match bound {
+        Some((_, bind)) => Inputs::bound(text, &read.literals, bind, &types),
+        None => Inputs::literals(text, &read.literals),
+    };
+    let home = session.home()?;
+    let at_home = match session.route(statement, &inputs).await {
+        Ok(Route::Shard(reach)) => Some(reach).filter(|reach| reach.single() == Some(home.id)),
+        Ok(Route::Scatter(_) | Route::Write(_) | Route::Gather(_)) => None,
+        Err(Failure::Error(error)) if error.code == SqlState::FEATURE_NOT_SUPPORTED => None,
+        Err(failure) => return Err(failure),
+    };
+    let Some(reach) = at_home else {
+        let Command::Ddl { table_as: Some(table), .. } = &statement.command else { return Err(not_at_home().into()) };
+        return Box::pin(table_as::create_table_as(session, table, statement, text)).await;
+    };
+    let index = keep_temporary(session, &home).await?;
+    session.pin_if_needed(index, statement);
+    if let Some((prepared, bind)) = bound {
+        return run_bound(session, &reach, index, prepared, bind).await;
     }
+    let alone = text.get(statement.start..statement.end).unwrap_or(text);
+    let context = Arc::clone(&session.context);
+    every_shard::run_on_one(session, &home, &ShardText::of(&reach, alone.as_bytes(), &context)?, true).await
+}
 
-    /// The connection of the temporary tables, which are about to change.
-    pub(in crate::session) async fn keep_temporary(&mut self, home: &Shard) -> Result<usize, Failure> {
-        self.transaction.decide_on(home.id, TEMPORARY_OBJECTS, &self.gateway, self.batch.is_open)?;
-        let index = self.join(home.id).await?;
-        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
-            pin(participant);
-        }
-        self.temporary_tables.may_have_changed();
-        Ok(index)
+/// The connection of the temporary tables, which are about to change.
+pub(in crate::session) async fn keep_temporary(session: &mut Session, home: &Shard) -> Result<usize, Failure> {
+    session.transaction.decide_on(home.id, TEMPORARY_OBJECTS, &session.gateway, session.batch.is_open)?;
+    let index = session.join(home.id).await?;
+    if let Some(participant) = session.transaction.participants_mut().get_mut(index) {
+        pin(participant);
     }
+    session.temporary_tables.may_have_changed();
+    Ok(index)
+}
 
-    /// With its parameters, within the client's pipeline. By the name of the client's portal, which the shard names in errors.
-    async fn run_bound(
-        &mut self,
-        reach: &Reach,
-        index: usize,
-        prepared: &Arc<Statement>,
-        bind: &wire::Bind<'_>,
-    ) -> Result<(), Failure> {
-        let prepared_max = self.gateway.prepared_max();
-        let participant = self.transaction.at(index)?;
-        participant.needs_sync = true;
-        let connection = &mut *participant.connection;
-        prepare_on(connection, prepared, false, prepared_max);
-        let text = prepared.text_for(reach)?;
-        connection.output.bind(bind.portal, StatementName::Registered(prepared.id), &text, bind.after_names);
-        connection.expect(Reply::Bind, false);
-        connection.output.execute(bind.portal, 0);
-        connection.expect(Reply::Execute, true);
-        connection.output.close_portal(bind.portal);
-        connection.expect(Reply::Close, false);
-        connection.output.flush();
-        self.drain(index).await
-    }
+/// With its parameters, within the client's pipeline. By the name of the client's portal, which the shard names in errors.
+async fn run_bound(
+    session: &mut Session,
+    reach: &Reach,
+    index: usize,
+    prepared: &Arc<Statement>,
+    bind: &wire::Bind<'_>,
+) -> Result<(), Failure> {
+    let prepared_max = session.gateway.prepared_max();
+    let participant = session.transaction.at(index)?;
+    participant.needs_sync = true;
+    let connection = &mut *participant.connection;
+    prepare_on(connection, prepared, false, prepared_max);
+    let text = prepared.text_for(reach)?;
+    connection.output.bind(bind.portal, StatementName::Registered(prepared.id), &text, bind.after_names);
+    connection.expect(Reply::Bind, false);
+    connection.output.execute(bind.portal, 0);
+    connection.expect(Reply::Execute, true);
+    connection.output.close_portal(bind.portal);
+    connection.expect(Reply::Close, false);
+    connection.output.flush();
+    session.drain(index).await
+}
 
-    /// Statements prepared under another version may not be used: their plans are for other tables.
-    pub(in crate::session) fn schema_version(&self) -> u64 {
-        let own = self.transaction.schema_change.as_ref().map(|change| change.version).or(self.temporary_tables.version);
-        own.unwrap_or(self.context.catalog.version)
-    }
+/// Statements prepared under another version may not be used: their plans are for other tables.
+pub(in crate::session) fn schema_version(session: &Session) -> u64 {
+    let own = session.transaction.schema_change.as_ref().map(|change| change.version).or(session.temporary_tables.version);
+    own.unwrap_or(session.context.catalog.version)
+}
 
-    /// What others change, the session's own version stands for too.
-    pub(in crate::session) fn note_schema_around_temporary_tables(&mut self) {
-        if let Some(version) = &mut self.temporary_tables.version {
-            *version = self.gateway.own_version();
-        }
+/// What others change, the session's own version stands for too.
+pub(in crate::session) fn note_schema_around_temporary_tables(session: &mut Session) {
+    if let Some(version) = &mut session.temporary_tables.version {
+        *version = session.gateway.own_version();
     }
+}
 
-    /// DISCARD TEMP, on the connection that has the tables.
-    pub(in crate::session) async fn discard_temporary(&mut self) -> Result<(), Failure> {
-        let home = self.home()?;
-        if self.temporary_tables.is_used && self.transaction.participants().iter().any(|participant| participant.shard == home.id) {
-            self.run_on_one(&home, &Own::OwnTables.text("DISCARD TEMP"), false).await?;
-        }
-        self.temporary_tables.is_stale = self.temporary_tables.is_used;
-        Ok(())
+/// DISCARD TEMP, on the connection that has the tables.
+pub(in crate::session) async fn discard_temporary(session: &mut Session) -> Result<(), Failure> {
+    let home = session.home()?;
+    if session.temporary_tables.is_used && session.transaction.participants().iter().any(|participant| participant.shard == home.id)
+    {
+        every_shard::run_on_one(session, &home, &Own::OwnTables.text("DISCARD TEMP"), false).await?;
     }
+    session.temporary_tables.is_stale = session.temporary_tables.is_used;
+    Ok(())
+}
 
-    /// Asks for the names when they may have changed. In a failed transaction nothing can be asked, and nothing is resolved.
-    pub(in crate::session) async fn refresh_temporary_tables(&mut self) -> Result<(), Failure> {
-        if !self.temporary_tables.is_stale || self.transaction.status == crate::session::transaction::Status::Failed {
-            return Ok(());
-        }
-        let home = self.home()?.id;
-        let Some(index) = self.transaction.index_of(home) else {
-            self.temporary_tables.forget();
-            return Ok(());
-        };
-        self.drain_with_flush(index).await?;
-        self.sync(index).await?;
-        let participant = self.transaction.at(index)?;
-        let rows = participant
-            .connection
-            .simple(&Own::Catalog.text(NAMES))
-            .await
-            .map_err(|error| crate::session::settings::setting::refused("home", error))?;
-        let name = |row: &Vec<Option<bytes::Bytes>>| {
-            row.first().and_then(Option::as_ref).map(|name| String::from_utf8_lossy(name).into_owned())
-        };
-        let names: Vec<String> = rows.iter().filter_map(name).collect();
-        self.temporary_tables.call_functions = rows.iter().any(|row| matches!(row.get(1), Some(Some(calls)) if **calls == *b"t"));
-        self.temporary_tables.shapes = None;
-        if self.temporary_tables.has_changed || names != self.temporary_tables.names {
-            self.temporary_tables.version = Some(self.gateway.own_version());
-            self.temporary_tables.names = names;
-        }
-        // What was changed in an open transaction may yet be taken back.
-        self.temporary_tables.has_changed &= self.transaction.is_open();
-        self.temporary_tables.is_stale = false;
-        Ok(())
+/// Asks for the names when they may have changed. In a failed transaction nothing can be asked, and nothing is resolved.
+pub(in crate::session) async fn refresh_temporary_tables(session: &mut Session) -> Result<(), Failure> {
+    if !session.temporary_tables.is_stale || session.transaction.status == crate::session::transaction::Status::Failed {
+        return Ok(());
     }
+    let home = session.home()?.id;
+    let Some(index) = session.transaction.index_of(home) else {
+        session.temporary_tables.forget();
+        return Ok(());
+    };
+    session.drain_with_flush(index).await?;
+    session.sync(index).await?;
+    let participant = session.transaction.at(index)?;
+    let rows = participant
+        .connection
+        .simple(&Own::Catalog.text(NAMES))
+        .await
+        .map_err(|error| crate::session::settings::setting::refused("home", error))?;
+    let name = |row: &Vec<Option<bytes::Bytes>>| {
+        row.first().and_then(Option::as_ref).map(|name| String::from_utf8_lossy(name).into_owned())
+    };
+    let names: Vec<String> = rows.iter().filter_map(name).collect();
+    session.temporary_tables.call_functions = rows.iter().any(|row| matches!(row.get(1), Some(Some(calls)) if **calls == *b"t"));
+    session.temporary_tables.shapes = None;
+    if session.temporary_tables.has_changed || names != session.temporary_tables.names {
+        session.temporary_tables.version = Some(session.gateway.own_version());
+        session.temporary_tables.names = names;
+    }
+    // What was changed in an open transaction may yet be taken back.
+    session.temporary_tables.has_changed &= session.transaction.is_open();
+    session.temporary_tables.is_stale = false;
+    Ok(())
+}
 
-    /// What the tables look like, before a statement that may read them over rows of several shards is planned.
-    pub(in crate::session) async fn learn_temporary_tables(&mut self, statement: &Analysis) -> Result<(), Failure> {
-        let reads_home = matches!(&statement.scope, Scope::Placed { parts, .. } if parts.contains(&Part::Home));
-        let version = self.temporary_tables.version;
-        let is_known = self.temporary_tables.shapes.as_ref().is_some_and(|(known, _)| *known == version);
-        let is_known = is_known && !self.temporary_tables.is_stale;
-        if !reads_home || is_known || !self.temporary_tables.are_there() {
-            return Ok(());
-        }
-        let home = self.home()?.id;
-        let Some(index) = self.transaction.index_of(home) else { return Ok(()) };
-        self.drain_with_flush(index).await?;
-        self.sync(index).await?;
-        let participant = self.transaction.at(index)?;
-        // Outside of a transaction the text is one by itself.
-        let text = match participant.has_begun {
-            true => format!("{SAVEPOINT};{};{BACK}", temporary_tables::QUERY),
-            false => temporary_tables::QUERY.to_owned(),
-        };
-        let rows = participant
-            .connection
-            .simple(&Own::Catalog.text(&text))
-            .await
-            .map_err(|error| crate::session::settings::setting::refused("home", error))?;
-        let shapes = temporary_tables::read(&rows, self.context.catalog.is_collation_c);
-        let shapes = shapes.map_err(|error| PgError::internal(error.to_string()))?;
-        self.temporary_tables.shapes = Some((version, shapes));
-        Ok(())
+/// What the tables look like, before a statement that may read them over rows of several shards is planned.
+pub(in crate::session) async fn learn_temporary_tables(session: &mut Session, statement: &Analysis) -> Result<(), Failure> {
+    let reads_home = matches!(&statement.scope, Scope::Placed { parts, .. } if parts.contains(&Part::Home));
+    let version = session.temporary_tables.version;
+    let is_known = session.temporary_tables.shapes.as_ref().is_some_and(|(known, _)| *known == version);
+    let is_known = is_known && !session.temporary_tables.is_stale;
+    if !reads_home || is_known || !session.temporary_tables.are_there() {
+        return Ok(());
     }
+    let home = session.home()?.id;
+    let Some(index) = session.transaction.index_of(home) else { return Ok(()) };
+    session.drain_with_flush(index).await?;
+    session.sync(index).await?;
+    let participant = session.transaction.at(index)?;
+    // Outside of a transaction the text is one by itself.
+    let text = match participant.has_begun {
+        true => format!("{SAVEPOINT};{};{BACK}", temporary_tables::QUERY),
+        false => temporary_tables::QUERY.to_owned(),
+    };
+    let rows = participant
+        .connection
+        .simple(&Own::Catalog.text(&text))
+        .await
+        .map_err(|error| crate::session::settings::setting::refused("home", error))?;
+    let shapes = temporary_tables::read(&rows, session.context.catalog.is_collation_c);
+    let shapes = shapes.map_err(|error| PgError::internal(error.to_string()))?;
+    session.temporary_tables.shapes = Some((version, shapes));
+    Ok(())
 }
 
 /// Takes the values of parameters from a query: CREATE TEMP TABLE … AS.

@@ -31,6 +31,7 @@ use adding::Adding;
 use outcome::{first_failure, is_of_skipped, notice_of_skipped, tag_of};
 use placing::is_other_encoding;
 
+use super::copy_rows;
 use crate::backend::{ConnectionError, Frame, Own, ShardText, StatementName};
 use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
@@ -147,569 +148,570 @@ impl<F: Into<Failure>> From<F> for Stop {
     }
 }
 
-impl Session {
-    /// Runs `text`, a COPY FROM STDIN, on these shards, which have not joined yet. `group`: of a sharded table. Returns the tag
-    /// for the client. Not cancel safe.
-    pub(in crate::session) async fn copy_rows(
-        &mut self,
-        copy: &CopyIn,
-        group: Option<GroupId>,
-        writing: &Writing,
-        text: &str,
-    ) -> Result<String, Failure> {
-        let reach = writing.reach.as_ref().ok_or_else(|| PgError::internal("a COPY without shards"))?;
-        let shards = reach.shards();
-        let split = match group.is_some() || !copy.added.is_empty() {
-            true => Some(Box::pin(self.split_of(copy, group, shards)).await?),
-            false => None,
+/// Runs `text`, a COPY FROM STDIN, on these shards, which have not joined yet. `group`: of a sharded table. Returns the tag
+/// for the client. Not cancel safe.
+pub(in crate::session) async fn copy_rows(
+    session: &mut Session,
+    copy: &CopyIn,
+    group: Option<GroupId>,
+    writing: &Writing,
+    text: &str,
+) -> Result<String, Failure> {
+    let reach = writing.reach.as_ref().ok_or_else(|| PgError::internal("a COPY without shards"))?;
+    let shards = reach.shards();
+    let split = match group.is_some() || !copy.added.is_empty() {
+        true => Some(Box::pin(split_of(session, copy, group, shards)).await?),
+        false => None,
+    };
+    let is_copied = group.is_none();
+    session.transaction.is_everywhere |= is_copied;
+    let mut stream = Stream { copy, reach, targets: Vec::new(), split, is_copied, data_left: 0, is_held_back: false, syncs: 0 };
+    for shard in shards {
+        let index = session.join(*shard).await?;
+        session.sync(index).await?;
+        let name = session.gateway.shard(*shard)?.name.clone();
+        stream.targets.push(Target {
+            shard: *shard,
+            name,
+            lines: LineMap::default(),
+            open: None,
+            answer: Answer::Copying,
+            skipped: None,
+            is_ready: false,
+        });
+    }
+    if let Some(split) = stream.split.as_mut().filter(|_| are_strict(session, shards)) {
+        split.splitter.be_strict();
+    }
+    if is_copied {
+        keep_other_writers_out(session, copy, shards).await?;
+    }
+    match copy.added.is_empty() {
+        true => begin_copies(session, &mut stream, text).await?,
+        false => copy_rows::adding::begin_longer_copies(session, &mut stream, text).await?,
+    }
+    session.transaction.pinned_map.note_copy();
+    let stop = match feed_copies(session, &mut stream).await {
+        Ok(()) => None,
+        // A message that does not belong there; a shard that has failed before skips it.
+        Err(stop @ Stop { failure: Failure::End(SessionEnd::Fatal(_)), .. }) => Some(stop),
+        Err(Stop { failure: Failure::End(end), .. }) => return Err(end.into()),
+        Err(stop) => Some(stop),
+    };
+    end_copies(session, stream, stop).await
+}
+
+/// The rest of a message whose rows are not wanted any more.
+async fn skip_data(session: &mut Session, mut left: usize) -> Result<(), SessionEnd> {
+    loop {
+        let length = left.min(session.client.input.len());
+        session.client.input.advance(length);
+        left -= length;
+        if left == 0 {
+            return Ok(());
+        }
+        poll_fn(|context| session.client.poll_fill(context)).await?;
+    }
+}
+
+/// All of these are of PostgreSQL 18 or later.
+fn are_strict(session: &Session, shards: &[ShardId]) -> bool {
+    let is_strict = |participant: &Participant| participant.connection.major_version() >= Some(STRICT_VERSION);
+    session.transaction.participants().iter().filter(|participant| shards.contains(&participant.shard)).all(is_strict)
+}
+
+async fn split_of(session: &mut Session, copy: &CopyIn, group: Option<GroupId>, shards: &[ShardId]) -> Result<Split, Failure> {
+    let encoding = copy.encoding.as_deref().or_else(|| session.effective("client_encoding")).unwrap_or("UTF8");
+    let is_other_encoding = is_other_encoding(encoding, copy);
+    let map = session.gateway.map.snapshot();
+    let sharding = match group {
+        Some(group) => {
+            let group = map.group(group).cloned().ok_or_else(sharding_has_changed)?;
+            Some(Sharding { map, group, is_other_encoding })
+        }
+        None => None,
+    };
+    let row_bytes_max = usize::try_from(session.gateway.config.cross_shard.statement_bytes_max).unwrap_or(usize::MAX / 2);
+    let adding = copy_rows::adding::adding_of(session, copy, shards).await?;
+    Ok(Split { splitter: Splitter::new(copy, row_bytes_max), adding, sharding })
+}
+
+/// Rows of a reference table reach all shards at once. Other writers meet on the home shard first, and wait there: otherwise two
+/// could wait for each other on different shards. Who may not lock the table relies on the search for deadlocks.
+async fn keep_other_writers_out(session: &mut Session, copy: &CopyIn, shards: &[ShardId]) -> Result<(), Failure> {
+    let Some(index) = shards.first().and_then(|home| session.transaction.index_of(*home)) else { return Err(gone().into()) };
+    let literal = quoted_literal(&copy.qualified);
+    let may_lock = format!("SELECT pg_catalog.has_table_privilege({literal}, 'UPDATE, DELETE, TRUNCATE')");
+    let rows = run_on_participant(session, index, &Own::Catalog.text(&may_lock)).await?;
+    let may_lock = rows.first().and_then(|row| row.first()).and_then(Option::as_deref) == Some(b"t");
+    if may_lock {
+        run_on_participant(session, index, &Own::Lock.text(&format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", copy.qualified)))
+            .await?;
+    }
+    Ok(())
+}
+
+/// The rows of a query of the proxy's own.
+pub(in crate::session) async fn run_on_participant(
+    session: &mut Session,
+    index: usize,
+    text: &ShardText<'_>,
+) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
+    let participant = session.transaction.at(index)?;
+    session.cancel.started(&participant.connection);
+    match participant.connection.simple(text).await {
+        Ok(rows) => Ok(rows),
+        Err(ConnectionError::Refused { body, .. }) => Err(Failure::Shard(crate::session::protocol::describe::error_frame(&body))),
+        Err(error) => Err(session.participant_lost(index, &error)),
+    }
+}
+
+/// The statement on all shards. When all of them wait for data, so may the client's begin.
+async fn begin_copies(session: &mut Session, stream: &mut Stream<'_>, text: &str) -> Result<(), Failure> {
+    let context = Arc::clone(&session.context);
+    let text = ShardText::of(stream.reach, text.as_bytes(), &context)?;
+    for target in &stream.targets {
+        let Some(index) = session.transaction.index_of(target.shard) else { return Err(gone().into()) };
+        let participant = session.transaction.at(index)?;
+        // A copy is written whole, the triggers of a statement fire without rows too.
+        participant.has_written |= stream.is_copied || stream.copy.fires_per_statement;
+        participant.connection.unnamed = None;
+        participant.connection.output.query(&text);
+        session.cancel.started(&participant.connection);
+        participant.connection.send().await;
+    }
+    let mut response = None;
+    let mut stop = None;
+    for place in 0..stream.targets.len() {
+        match begin_copy(session, stream, place).await {
+            Ok(begun) => response = response.or(begun),
+            Err(Failure::End(end)) => return Err(end.into()),
+            Err(lost) => stop = Some(lost),
+        }
+    }
+    if let Some(Split { sharding: Some(Sharding { is_other_encoding: Err(refusal), .. }), .. }) = &stream.split {
+        stop.get_or_insert_with(|| refusal.clone().into());
+    }
+    let is_refused = stream.targets.iter().any(|target| !matches!(target.answer, Answer::Copying));
+    match response {
+        Some(response) if !is_refused && stop.is_none() => {
+            session.client.output.extend_from_slice(&response_of(stream.copy, response));
+            session.client.flush().await?;
+            Ok(())
+        }
+        Some(_) | None => {
+            let targets = std::mem::take(&mut stream.targets);
+            let stream = Stream { targets, split: None, ..*stream };
+            let failure = stop.map(|failure| Stop { failure, line: None });
+            end_copies(session, stream, Some(failure.unwrap_or_else(|| PgError::internal("COPY did not begin").into()))).await?;
+            Err(PgError::internal("COPY ended before it began").into())
+        }
+    }
+}
+
+/// One shard's answer to the statement: its CopyInResponse, or `None` when it has refused.
+async fn begin_copy(session: &mut Session, stream: &mut Stream<'_>, place: usize) -> Result<Option<Bytes>, Failure> {
+    let Some(target) = stream.targets.get_mut(place) else { return Ok(None) };
+    loop {
+        let Some(index) = session.transaction.index_of(target.shard) else { return Err(gone().into()) };
+        let participant = session.transaction.at(index)?;
+        let (tag, body) = match participant.connection.next_frame().await {
+            Ok(frame) => frame,
+            Err(error) => return Err(session.participant_lost(index, &error)),
         };
-        let is_copied = group.is_none();
-        self.transaction.is_everywhere |= is_copied;
-        let mut stream = Stream { copy, reach, targets: Vec::new(), split, is_copied, data_left: 0, is_held_back: false, syncs: 0 };
-        for shard in shards {
-            let index = self.join(*shard).await?;
-            self.sync(index).await?;
-            let name = self.gateway.shard(*shard)?.name.clone();
-            stream.targets.push(Target {
-                shard: *shard,
-                name,
-                lines: LineMap::default(),
-                open: None,
-                answer: Answer::Copying,
-                skipped: None,
-                is_ready: false,
-            });
+        if tag == shard_tag::COPY_IN {
+            return Ok(Some(crate::session::protocol::describe::frame(tag, &body)));
         }
-        if let Some(split) = stream.split.as_mut().filter(|_| self.are_strict(shards)) {
-            split.splitter.be_strict();
+        take_answer(session, target, index, tag, body)?;
+        if target.is_ready {
+            return Ok(None);
         }
-        if is_copied {
-            self.keep_other_writers_out(copy, shards).await?;
+    }
+}
+
+/// From the client to the shards, until the client has sent all.
+async fn feed_copies(session: &mut Session, stream: &mut Stream<'_>) -> Result<(), Stop> {
+    // What they have said with their readiness is here already.
+    for place in 0..stream.targets.len() {
+        read_while_copying(session, stream, place).await?;
+    }
+    loop {
+        match forward_input(session, stream).await? {
+            Fed::Done => return Ok(()),
+            Fed::Failed(reason) => {
+                let line = stream.split.as_ref().map(|split| split.splitter.line());
+                let error = PgError::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {reason}"));
+                return Err(match line {
+                    Some(line) => Stop::at(line, stream.copy, error),
+                    None => error.into(),
+                });
+            }
+            Fed::Some => {}
         }
-        match copy.added.is_empty() {
-            true => self.begin_copies(&mut stream, text).await?,
-            false => self.begin_longer_copies(&mut stream, text).await?,
+        match wait_for_copy(session, stream).await? {
+            Event::Client(filled) => filled?,
+            Event::Shard(place, Ok(())) => {
+                read_while_copying(session, stream, place).await?;
+            }
+            Event::Shard(place, Err(error)) => {
+                let index = stream.targets.get(place).and_then(|target| session.transaction.index_of(target.shard));
+                return Err(match index {
+                    Some(index) => session.participant_lost(index, &error).into(),
+                    None => gone().into(),
+                });
+            }
         }
-        self.transaction.pinned_map.note_copy();
-        let stop = match self.feed_copies(&mut stream).await {
-            Ok(()) => None,
-            // A message that does not belong there; a shard that has failed before skips it.
-            Err(stop @ Stop { failure: Failure::End(SessionEnd::Fatal(_)), .. }) => Some(stop),
-            Err(Stop { failure: Failure::End(end), .. }) => return Err(end.into()),
-            Err(stop) => Some(stop),
+    }
+}
+
+async fn wait_for_copy(session: &mut Session, stream: &Stream<'_>) -> Result<Event, Stop> {
+    let indexes: Option<SmallVec<[usize; 16]>> =
+        stream.targets.iter().map(|target| session.transaction.index_of(target.shard)).collect();
+    let indexes = indexes.ok_or_else(gone)?;
+    let (client, participants) = (&mut session.client, session.transaction.participants_mut());
+    session.cancel.rest(true);
+    let event = poll_fn(|context| {
+        // What comes quickly is collected, so that it leaves in large pieces.
+        let is_due = indexes.iter().any(|index| {
+            participants.get(*index).is_some_and(|participant| participant.connection.output.len() >= OUTPUT_BYTES_MIN)
+        });
+        if !is_due
+            && !stream.is_held_back
+            && let Poll::Ready(filled) = client.poll_fill(context)
+        {
+            return Poll::Ready(Event::Client(filled));
+        }
+        let mut is_full = false;
+        for (place, index) in indexes.iter().enumerate() {
+            let Some(participant) = participants.get_mut(*index) else { continue };
+            if let Poll::Ready(filled) = participant.connection.poll_fill(context) {
+                return Poll::Ready(Event::Shard(place, filled));
+            }
+            is_full |= participant.connection.output.len() >= OUTPUT_BYTES_MAX;
+        }
+        // A shard that does not keep up holds back the client.
+        if is_full {
+            return Poll::Pending;
+        }
+        if stream.is_held_back {
+            return Poll::Ready(Event::Client(Ok(())));
+        }
+        client.poll_fill(context).map(Event::Client)
+    })
+    .await;
+    session.cancel.rest(false);
+    Ok(event)
+}
+
+/// What a shard says while it takes data. An error: it has ended the COPY.
+async fn read_while_copying(session: &mut Session, stream: &mut Stream<'_>, place: usize) -> Result<(), Stop> {
+    let Some(target) = stream.targets.get_mut(place) else { return Ok(()) };
+    loop {
+        let Some(index) = session.transaction.index_of(target.shard) else { return Err(gone().into()) };
+        let participant = session.transaction.at(index)?;
+        let header = match participant.connection.peek() {
+            Ok(Some(Frame { header, is_complete: true })) => header,
+            Ok(Some(_) | None) => break,
+            Err(error) => return Err(session.participant_lost(index, &error).into()),
         };
-        self.end_copies(stream, stop).await
-    }
-
-    /// The rest of a message whose rows are not wanted any more.
-    async fn skip_data(&mut self, mut left: usize) -> Result<(), SessionEnd> {
-        loop {
-            let length = left.min(self.client.input.len());
-            self.client.input.advance(length);
-            left -= length;
-            if left == 0 {
-                return Ok(());
-            }
-            poll_fn(|context| self.client.poll_fill(context)).await?;
+        let mut body = participant.connection.input.split_to(header.total).freeze();
+        body.advance(FRAME_HEADER_BYTES);
+        take_answer(session, target, index, header.tag, body)?;
+        if !matches!(target.answer, Answer::Copying) {
+            return Err(PgError::internal("a shard has ended the COPY").into());
         }
     }
+    session.client.flush().await?;
+    Ok(())
+}
 
-    /// All of these are of PostgreSQL 18 or later.
-    fn are_strict(&self, shards: &[ShardId]) -> bool {
-        let is_strict = |participant: &Participant| participant.connection.major_version() >= Some(STRICT_VERSION);
-        self.transaction.participants().iter().filter(|participant| shards.contains(&participant.shard)).all(is_strict)
+/// Takes note of one message.
+fn take_answer(session: &mut Session, target: &mut Target, index: usize, tag: u8, body: Bytes) -> Result<(), Failure> {
+    let participant = session.transaction.at(index)?;
+    match tag {
+        shard_tag::ERROR => {
+            if matches!(target.answer, Answer::Copying) {
+                target.answer = Answer::Refused(body);
+            }
+        }
+        shard_tag::COMMAND_COMPLETE => {
+            let tag = String::from_utf8_lossy(body.strip_suffix(b"\0").unwrap_or(&body)).into_owned();
+            target.answer = Answer::Done(tag);
+        }
+        shard_tag::NOTICE if is_of_skipped(&body) => target.skipped = Some(body),
+        shard_tag::NOTICE => session.client.output.extend_from_slice(&crate::session::protocol::describe::frame(tag, &body)),
+        shard_tag::READY => {
+            participant.connection.note_ready(body.first().copied().unwrap_or(b'E'));
+            target.is_ready = true;
+        }
+        _ => {}
     }
+    Ok(())
+}
 
-    async fn split_of(&mut self, copy: &CopyIn, group: Option<GroupId>, shards: &[ShardId]) -> Result<Split, Failure> {
-        let encoding = copy.encoding.as_deref().or_else(|| self.effective("client_encoding")).unwrap_or("UTF8");
-        let is_other_encoding = is_other_encoding(encoding, copy);
-        let map = self.gateway.map.snapshot();
-        let sharding = match group {
-            Some(group) => {
-                let group = map.group(group).cloned().ok_or_else(sharding_has_changed)?;
-                Some(Sharding { map, group, is_other_encoding })
-            }
-            None => None,
-        };
-        let row_bytes_max = usize::try_from(self.gateway.config.cross_shard.statement_bytes_max).unwrap_or(usize::MAX / 2);
-        let adding = self.adding_of(copy, shards).await?;
-        Ok(Split { splitter: Splitter::new(copy, row_bytes_max), adding, sharding })
-    }
-
-    /// Rows of a reference table reach all shards at once. Other writers meet on the home shard first, and wait there: otherwise two
-    /// could wait for each other on different shards. Who may not lock the table relies on the search for deadlocks.
-    async fn keep_other_writers_out(&mut self, copy: &CopyIn, shards: &[ShardId]) -> Result<(), Failure> {
-        let Some(index) = shards.first().and_then(|home| self.transaction.index_of(*home)) else { return Err(gone().into()) };
-        let literal = quoted_literal(&copy.qualified);
-        let may_lock = format!("SELECT pg_catalog.has_table_privilege({literal}, 'UPDATE, DELETE, TRUNCATE')");
-        let rows = self.run_on_participant(index, &Own::Catalog.text(&may_lock)).await?;
-        let may_lock = rows.first().and_then(|row| row.first()).and_then(Option::as_deref) == Some(b"t");
-        if may_lock {
-            self.run_on_participant(index, &Own::Lock.text(&format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", copy.qualified)))
-                .await?;
+/// Hands on what the client has sent, as far as the shards take it.
+async fn forward_input(session: &mut Session, stream: &mut Stream<'_>) -> Result<Fed, Stop> {
+    stream.is_held_back = false;
+    let mut turns = Turns::begin();
+    loop {
+        if is_full(session, stream) {
+            stream.is_held_back = true;
+            return Ok(Fed::Some);
         }
-        Ok(())
-    }
-
-    /// The rows of a query of the proxy's own.
-    pub(in crate::session) async fn run_on_participant(
-        &mut self,
-        index: usize,
-        text: &ShardText<'_>,
-    ) -> Result<Vec<Vec<Option<Bytes>>>, Failure> {
-        let participant = self.transaction.at(index)?;
-        self.cancel.started(&participant.connection);
-        match participant.connection.simple(text).await {
-            Ok(rows) => Ok(rows),
-            Err(ConnectionError::Refused { body, .. }) => {
-                Err(Failure::Shard(crate::session::protocol::describe::error_frame(&body)))
-            }
-            Err(error) => Err(self.participant_lost(index, &error)),
-        }
-    }
-
-    /// The statement on all shards. When all of them wait for data, so may the client's begin.
-    async fn begin_copies(&mut self, stream: &mut Stream<'_>, text: &str) -> Result<(), Failure> {
-        let context = Arc::clone(&self.context);
-        let text = ShardText::of(stream.reach, text.as_bytes(), &context)?;
-        for target in &stream.targets {
-            let Some(index) = self.transaction.index_of(target.shard) else { return Err(gone().into()) };
-            let participant = self.transaction.at(index)?;
-            // A copy is written whole, the triggers of a statement fire without rows too.
-            participant.has_written |= stream.is_copied || stream.copy.fires_per_statement;
-            participant.connection.unnamed = None;
-            participant.connection.output.query(&text);
-            self.cancel.started(&participant.connection);
-            participant.connection.send().await;
-        }
-        let mut response = None;
-        let mut stop = None;
-        for place in 0..stream.targets.len() {
-            match self.begin_copy(stream, place).await {
-                Ok(begun) => response = response.or(begun),
-                Err(Failure::End(end)) => return Err(end.into()),
-                Err(lost) => stop = Some(lost),
-            }
-        }
-        if let Some(Split { sharding: Some(Sharding { is_other_encoding: Err(refusal), .. }), .. }) = &stream.split {
-            stop.get_or_insert_with(|| refusal.clone().into());
-        }
-        let is_refused = stream.targets.iter().any(|target| !matches!(target.answer, Answer::Copying));
-        match response {
-            Some(response) if !is_refused && stop.is_none() => {
-                self.client.output.extend_from_slice(&response_of(stream.copy, response));
-                self.client.flush().await?;
-                Ok(())
-            }
-            Some(_) | None => {
-                let targets = std::mem::take(&mut stream.targets);
-                let stream = Stream { targets, split: None, ..*stream };
-                let failure = stop.map(|failure| Stop { failure, line: None });
-                self.end_copies(stream, Some(failure.unwrap_or_else(|| PgError::internal("COPY did not begin").into()))).await?;
-                Err(PgError::internal("COPY ended before it began").into())
-            }
-        }
-    }
-
-    /// One shard's answer to the statement: its CopyInResponse, or `None` when it has refused.
-    async fn begin_copy(&mut self, stream: &mut Stream<'_>, place: usize) -> Result<Option<Bytes>, Failure> {
-        let Some(target) = stream.targets.get_mut(place) else { return Ok(None) };
-        loop {
-            let Some(index) = self.transaction.index_of(target.shard) else { return Err(gone().into()) };
-            let participant = self.transaction.at(index)?;
-            let (tag, body) = match participant.connection.next_frame().await {
-                Ok(frame) => frame,
-                Err(error) => return Err(self.participant_lost(index, &error)),
-            };
-            if tag == shard_tag::COPY_IN {
-                return Ok(Some(crate::session::protocol::describe::frame(tag, &body)));
-            }
-            self.take_answer(target, index, tag, body)?;
-            if target.is_ready {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// From the client to the shards, until the client has sent all.
-    async fn feed_copies(&mut self, stream: &mut Stream<'_>) -> Result<(), Stop> {
-        // What they have said with their readiness is here already.
-        for place in 0..stream.targets.len() {
-            self.read_while_copying(stream, place).await?;
-        }
-        loop {
-            match self.forward_input(stream).await? {
-                Fed::Done => return Ok(()),
-                Fed::Failed(reason) => {
-                    let line = stream.split.as_ref().map(|split| split.splitter.line());
-                    let error = PgError::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {reason}"));
-                    return Err(match line {
-                        Some(line) => Stop::at(line, stream.copy, error),
-                        None => error.into(),
-                    });
-                }
-                Fed::Some => {}
-            }
-            match self.wait_for_copy(stream).await? {
-                Event::Client(filled) => filled?,
-                Event::Shard(place, Ok(())) => {
-                    self.read_while_copying(stream, place).await?;
-                }
-                Event::Shard(place, Err(error)) => {
-                    let index = stream.targets.get(place).and_then(|target| self.transaction.index_of(target.shard));
-                    return Err(match index {
-                        Some(index) => self.participant_lost(index, &error).into(),
-                        None => gone().into(),
-                    });
-                }
-            }
-        }
-    }
-
-    async fn wait_for_copy(&mut self, stream: &Stream<'_>) -> Result<Event, Stop> {
-        let indexes: Option<SmallVec<[usize; 16]>> =
-            stream.targets.iter().map(|target| self.transaction.index_of(target.shard)).collect();
-        let indexes = indexes.ok_or_else(gone)?;
-        let (client, participants) = (&mut self.client, self.transaction.participants_mut());
-        self.cancel.rest(true);
-        let event = poll_fn(|context| {
-            // What comes quickly is collected, so that it leaves in large pieces.
-            let is_due = indexes.iter().any(|index| {
-                participants.get(*index).is_some_and(|participant| participant.connection.output.len() >= OUTPUT_BYTES_MIN)
-            });
-            if !is_due
-                && !stream.is_held_back
-                && let Poll::Ready(filled) = client.poll_fill(context)
-            {
-                return Poll::Ready(Event::Client(filled));
-            }
-            let mut is_full = false;
-            for (place, index) in indexes.iter().enumerate() {
-                let Some(participant) = participants.get_mut(*index) else { continue };
-                if let Poll::Ready(filled) = participant.connection.poll_fill(context) {
-                    return Poll::Ready(Event::Shard(place, filled));
-                }
-                is_full |= participant.connection.output.len() >= OUTPUT_BYTES_MAX;
-            }
-            // A shard that does not keep up holds back the client.
-            if is_full {
-                return Poll::Pending;
-            }
-            if stream.is_held_back {
-                return Poll::Ready(Event::Client(Ok(())));
-            }
-            client.poll_fill(context).map(Event::Client)
-        })
-        .await;
-        self.cancel.rest(false);
-        Ok(event)
-    }
-
-    /// What a shard says while it takes data. An error: it has ended the COPY.
-    async fn read_while_copying(&mut self, stream: &mut Stream<'_>, place: usize) -> Result<(), Stop> {
-        let Some(target) = stream.targets.get_mut(place) else { return Ok(()) };
-        loop {
-            let Some(index) = self.transaction.index_of(target.shard) else { return Err(gone().into()) };
-            let participant = self.transaction.at(index)?;
-            let header = match participant.connection.peek() {
-                Ok(Some(Frame { header, is_complete: true })) => header,
-                Ok(Some(_) | None) => break,
-                Err(error) => return Err(self.participant_lost(index, &error).into()),
-            };
-            let mut body = participant.connection.input.split_to(header.total).freeze();
-            body.advance(FRAME_HEADER_BYTES);
-            self.take_answer(target, index, header.tag, body)?;
-            if !matches!(target.answer, Answer::Copying) {
-                return Err(PgError::internal("a shard has ended the COPY").into());
-            }
-        }
-        self.client.flush().await?;
-        Ok(())
-    }
-
-    /// Takes note of one message.
-    fn take_answer(&mut self, target: &mut Target, index: usize, tag: u8, body: Bytes) -> Result<(), Failure> {
-        let participant = self.transaction.at(index)?;
-        match tag {
-            shard_tag::ERROR => {
-                if matches!(target.answer, Answer::Copying) {
-                    target.answer = Answer::Refused(body);
-                }
-            }
-            shard_tag::COMMAND_COMPLETE => {
-                let tag = String::from_utf8_lossy(body.strip_suffix(b"\0").unwrap_or(&body)).into_owned();
-                target.answer = Answer::Done(tag);
-            }
-            shard_tag::NOTICE if is_of_skipped(&body) => target.skipped = Some(body),
-            shard_tag::NOTICE => self.client.output.extend_from_slice(&crate::session::protocol::describe::frame(tag, &body)),
-            shard_tag::READY => {
-                participant.connection.note_ready(body.first().copied().unwrap_or(b'E'));
-                target.is_ready = true;
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Hands on what the client has sent, as far as the shards take it.
-    async fn forward_input(&mut self, stream: &mut Stream<'_>) -> Result<Fed, Stop> {
-        stream.is_held_back = false;
-        let mut turns = Turns::begin();
-        loop {
-            if self.is_full(stream) {
-                stream.is_held_back = true;
+        if stream.data_left > 0 {
+            let length = stream.data_left.min(session.client.input.len()).min(DATA_AT_ONCE);
+            if length == 0 {
                 return Ok(Fed::Some);
             }
-            if stream.data_left > 0 {
-                let length = stream.data_left.min(self.client.input.len()).min(DATA_AT_ONCE);
-                if length == 0 {
-                    return Ok(Fed::Some);
+            stream.data_left -= length;
+            let data = session.client.input.split_to(length);
+            forward_data(session, stream, &data).await?;
+            turns.piece_is_done().await;
+            continue;
+        }
+        // The data of one message need not fit in memory.
+        if session.client.input.first() == Some(&client_tag::COPY_DATA) {
+            match FrameHeader::peek(&session.client.input, COPY_DATA_BYTES_MAX).map_err(SessionEnd::from)? {
+                Some(header) => {
+                    session.client.input.advance(FRAME_HEADER_BYTES);
+                    stream.data_left = header.body_bytes();
+                    continue;
                 }
-                stream.data_left -= length;
-                let data = self.client.input.split_to(length);
-                self.forward_data(stream, &data).await?;
-                turns.piece_is_done().await;
+                None => return Ok(Fed::Some),
+            }
+        }
+        let Some(header) = session.client.peek()? else { return Ok(Fed::Some) };
+        if !is_of_copy(header.tag) {
+            let message = format!("unexpected message type 0x{:02X} during COPY from stdin", header.tag);
+            return Err(SessionEnd::Fatal(PgError::fatal(SqlState::PROTOCOL_VIOLATION, message)).into());
+        }
+        let frame = session.client.input.split_to(header.total);
+        match header.tag {
+            client_tag::COPY_DONE => {
+                if let Some(split) = &mut stream.split {
+                    split.splitter.complete();
+                }
+                forward_data(session, stream, b"").await?;
+                return Ok(Fed::Done);
+            }
+            client_tag::COPY_FAIL => {
+                let reason = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+                let reason = reason.strip_suffix(b"\0").unwrap_or(reason);
+                return Ok(Fed::Failed(String::from_utf8_lossy(reason).into_owned()));
+            }
+            client_tag::SYNC => forward_sync(session, stream),
+            client_tag::TERMINATE => return Err(SessionEnd::Terminated.into()),
+            _ => {}
+        }
+    }
+}
+
+/// Each message of data is whole in the shards' outputs.
+fn forward_sync(session: &mut Session, stream: &mut Stream<'_>) {
+    stream.syncs += 1;
+    for target in &stream.targets {
+        if let Some(participant) = session.transaction.on_mut(target.shard) {
+            participant.connection.output.sync();
+        }
+    }
+}
+
+fn is_full(session: &Session, stream: &Stream<'_>) -> bool {
+    let is_full = |target: &Target| {
+        let participant = session.transaction.on(target.shard);
+        participant.is_some_and(|participant| participant.connection.output.len() >= OUTPUT_BYTES_MAX)
+    };
+    stream.targets.iter().any(is_full)
+}
+
+/// Some of the data: row by row to their shards, or all of it to all.
+async fn forward_data(session: &mut Session, stream: &mut Stream<'_>, data: &[u8]) -> Result<(), Stop> {
+    let Stream { copy, targets, split, .. } = stream;
+    let Some(split) = split else {
+        targets.iter_mut().for_each(|target| put(session, target, data));
+        return Ok(close_messages(session, targets)?);
+    };
+    split.splitter.feed(data);
+    let outcome = forward_rows(session, copy, targets, split).await;
+    close_messages(session, targets)?;
+    outcome
+}
+
+async fn forward_rows(session: &mut Session, copy: &CopyIn, targets: &mut [Target], split: &mut Split) -> Result<(), Stop> {
+    let Split { splitter, adding, sharding } = split;
+    if let Some(Sharding { is_other_encoding: Err(refusal), .. }) = sharding {
+        return Err(refusal.clone().into());
+    }
+    let columns = copy.key.iter().map(|key| StoredColumn {
+        column_type: key.column_type,
+        function: key.function.as_ref(),
+        typmod: key.typmod,
+    });
+    let columns: SmallVec<[StoredColumn<'_>; 2]> = columns.collect();
+    loop {
+        let line = splitter.line();
+        let Some(piece) = splitter.next_piece().map_err(|error| Stop::at(line, copy, error))? else { return Ok(()) };
+        let row = match piece.kind {
+            PieceKind::Everywhere => {
+                let bytes = adding.header(copy, piece.bytes);
+                targets.iter_mut().for_each(|target| put_piece(session, target, piece, bytes));
                 continue;
             }
-            // The data of one message need not fit in memory.
-            if self.client.input.first() == Some(&client_tag::COPY_DATA) {
-                match FrameHeader::peek(&self.client.input, COPY_DATA_BYTES_MAX).map_err(SessionEnd::from)? {
-                    Some(header) => {
-                        self.client.input.advance(FRAME_HEADER_BYTES);
-                        stream.data_left = header.body_bytes();
-                        continue;
-                    }
-                    None => return Ok(Fed::Some),
-                }
+            PieceKind::Broken => {
+                put_row(session, targets, 0, piece, piece.bytes);
+                continue;
             }
-            let Some(header) = self.client.peek()? else { return Ok(Fed::Some) };
-            if !is_of_copy(header.tag) {
-                let message = format!("unexpected message type 0x{:02X} during COPY from stdin", header.tag);
-                return Err(SessionEnd::Fatal(PgError::fatal(SqlState::PROTOCOL_VIOLATION, message)).into());
-            }
-            let frame = self.client.input.split_to(header.total);
-            match header.tag {
-                client_tag::COPY_DONE => {
-                    if let Some(split) = &mut stream.split {
-                        split.splitter.complete();
-                    }
-                    self.forward_data(stream, b"").await?;
-                    return Ok(Fed::Done);
-                }
-                client_tag::COPY_FAIL => {
-                    let reason = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
-                    let reason = reason.strip_suffix(b"\0").unwrap_or(reason);
-                    return Ok(Fed::Failed(String::from_utf8_lossy(reason).into_owned()));
-                }
-                client_tag::SYNC => self.forward_sync(stream),
-                client_tag::TERMINATE => return Err(SessionEnd::Terminated.into()),
-                _ => {}
-            }
-        }
-    }
-
-    /// Each message of data is whole in the shards' outputs.
-    fn forward_sync(&mut self, stream: &mut Stream<'_>) {
-        stream.syncs += 1;
-        for target in &stream.targets {
-            if let Some(participant) = self.transaction.on_mut(target.shard) {
-                participant.connection.output.sync();
-            }
-        }
-    }
-
-    fn is_full(&self, stream: &Stream<'_>) -> bool {
-        let is_full = |target: &Target| {
-            let participant = self.transaction.on(target.shard);
-            participant.is_some_and(|participant| participant.connection.output.len() >= OUTPUT_BYTES_MAX)
+            PieceKind::Row { values: length } => piece.bytes.get(..length).unwrap_or_default(),
         };
-        stream.targets.iter().any(is_full)
-    }
-
-    /// Some of the data: row by row to their shards, or all of it to all.
-    async fn forward_data(&mut self, stream: &mut Stream<'_>, data: &[u8]) -> Result<(), Stop> {
-        let Stream { copy, targets, split, .. } = stream;
-        let Some(split) = split else {
-            targets.iter_mut().for_each(|target| self.put(target, data));
-            return Ok(self.close_messages(targets)?);
+        if let Some(denial) = adding.denial() {
+            return Err(Stop::at_row(piece.last_line, copy, row, denial.clone()));
+        }
+        copy_rows::adding::draw_for_row(session, copy, adding).await?;
+        let place = match sharding {
+            Some(sharding) => copy_rows::rows_by_map::place_of_row(session, copy, &columns, sharding, row, adding.cells())
+                .await?
+                .place_among(targets, copy),
+            None => Ok(0),
         };
-        split.splitter.feed(data);
-        let outcome = self.forward_rows(copy, targets, split).await;
-        self.close_messages(targets)?;
-        outcome
-    }
-
-    async fn forward_rows(&mut self, copy: &CopyIn, targets: &mut [Target], split: &mut Split) -> Result<(), Stop> {
-        let Split { splitter, adding, sharding } = split;
-        if let Some(Sharding { is_other_encoding: Err(refusal), .. }) = sharding {
-            return Err(refusal.clone().into());
-        }
-        let columns = copy.key.iter().map(|key| StoredColumn {
-            column_type: key.column_type,
-            function: key.function.as_ref(),
-            typmod: key.typmod,
-        });
-        let columns: SmallVec<[StoredColumn<'_>; 2]> = columns.collect();
-        loop {
-            let line = splitter.line();
-            let Some(piece) = splitter.next_piece().map_err(|error| Stop::at(line, copy, error))? else { return Ok(()) };
-            let row = match piece.kind {
-                PieceKind::Everywhere => {
-                    let bytes = adding.header(copy, piece.bytes);
-                    targets.iter_mut().for_each(|target| self.put_piece(target, piece, bytes));
-                    continue;
-                }
-                PieceKind::Broken => {
-                    self.put_row(targets, 0, piece, piece.bytes);
-                    continue;
-                }
-                PieceKind::Row { values: length } => piece.bytes.get(..length).unwrap_or_default(),
-            };
-            if let Some(denial) = adding.denial() {
-                return Err(Stop::at_row(piece.last_line, copy, row, denial.clone()));
+        let place = match place {
+            Err(_)
+                if copy.skips_bad_rows
+                    && Box::pin(copy_rows::rows_by_map::is_left_out(session, copy, row, adding.cells())).await? =>
+            {
+                Ok(0)
             }
-            self.draw_for_row(copy, adding).await?;
-            let place = match sharding {
-                Some(sharding) => {
-                    self.place_of_row(copy, &columns, sharding, row, adding.cells()).await?.place_among(targets, copy)
-                }
-                None => Ok(0),
-            };
-            let place = match place {
-                Err(_) if copy.skips_bad_rows && Box::pin(self.is_left_out(copy, row, adding.cells())).await? => Ok(0),
-                place => place,
-            };
-            let bytes = adding.row(copy, piece.bytes).map_err(|error| Stop::at(piece.last_line, copy, error))?;
-            match (place, &sharding) {
-                (Ok(place), Some(_)) => self.put_row(targets, place, piece, bytes),
-                (Ok(_), None) => targets.iter_mut().for_each(|target| self.put_piece(target, piece, bytes)),
-                (Err(error), _) => {
-                    // Its last words.
-                    self.put_row(targets, 0, piece, bytes);
-                    return Err(Stop::at(piece.last_line, copy, error));
-                }
+            place => place,
+        };
+        let bytes = adding.row(copy, piece.bytes).map_err(|error| Stop::at(piece.last_line, copy, error))?;
+        match (place, &sharding) {
+            (Ok(place), Some(_)) => put_row(session, targets, place, piece, bytes),
+            (Ok(_), None) => targets.iter_mut().for_each(|target| put_piece(session, target, piece, bytes)),
+            (Err(error), _) => {
+                // Its last words.
+                put_row(session, targets, 0, piece, bytes);
+                return Err(Stop::at(piece.last_line, copy, error));
             }
         }
     }
+}
 
-    fn put_row(&mut self, targets: &mut [Target], place: usize, piece: Piece<'_>, bytes: &[u8]) {
-        if let Some(target) = targets.get_mut(place) {
-            self.put_piece(target, piece, bytes);
-            let participant = self.transaction.on_mut(target.shard);
-            if let Some(participant) = participant {
-                participant.has_written = true;
+fn put_row(session: &mut Session, targets: &mut [Target], place: usize, piece: Piece<'_>, bytes: &[u8]) {
+    if let Some(target) = targets.get_mut(place) {
+        put_piece(session, target, piece, bytes);
+        let participant = session.transaction.on_mut(target.shard);
+        if let Some(participant) = participant {
+            participant.has_written = true;
+        }
+    }
+}
+
+/// `bytes`: of the piece, with what was put before them.
+fn put_piece(session: &mut Session, target: &mut Target, piece: Piece<'_>, bytes: &[u8]) {
+    target.lines.push(lines_there(target, piece), piece.last_line);
+    put(session, target, bytes);
+}
+
+/// Into the CopyData that is open in the shard's output.
+fn put(session: &mut Session, target: &mut Target, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    if let Some(participant) = session.transaction.on_mut(target.shard) {
+        let output = &mut participant.connection.output;
+        target.open.get_or_insert_with(|| output.begin_copy_data());
+        output.copy_more(bytes);
+    }
+}
+
+/// Before the outputs are sent: the length of each open CopyData.
+fn close_messages(session: &mut Session, targets: &mut [Target]) -> Result<(), Failure> {
+    for target in targets {
+        let Some(start) = target.open.take() else { continue };
+        let participant = session.transaction.on_mut(target.shard);
+        let output = &mut participant.ok_or_else(gone)?.connection.output;
+        output.end_copy_data(start).ok_or_else(|| PgError::internal("a CopyData is too long"))?;
+    }
+    Ok(())
+}
+
+/// Ends the COPY on all shards and reads all answers to their end.
+async fn end_copies(session: &mut Session, mut stream: Stream<'_>, mut stop: Option<Stop>) -> Result<String, Failure> {
+    for target in &stream.targets {
+        let Some(index) = session.transaction.index_of(target.shard) else { continue };
+        let Some(participant) = session.transaction.participants_mut().get_mut(index) else { continue };
+        let output = &mut participant.connection.output;
+        match (&target.answer, &stop) {
+            (Answer::Copying, None) => output.copy_done(),
+            (Answer::Copying, Some(_)) => output.copy_fail(FAIL_REASON),
+            (Answer::Refused(_) | Answer::Done(_), _) => {}
+        }
+    }
+    let mut unread = 0;
+    for target in &mut stream.targets {
+        // Lost already.
+        let Some(index) = session.transaction.index_of(target.shard) else { continue };
+        match read_copy_to_end(session, target, index, stream.syncs).await {
+            Ok(syncs) => unread = unread.max(syncs),
+            Err(Failure::End(end)) => return Err(end.into()),
+            Err(lost) => stop = Some(Stop { failure: lost, line: None }),
+        }
+    }
+    skip_data(session, stream.data_left).await?;
+    session.client.put_back_syncs(unread);
+    match first_failure(&stream, stop) {
+        Some(failure) => Err(failure),
+        None => {
+            let tag = tag_of(&stream)?;
+            session.client.output.extend_from_slice(&notice_of_skipped(&stream).unwrap_or_default());
+            Ok(tag)
+        }
+    }
+}
+
+/// How many of the client's Syncs the shard had not read before it failed.
+async fn read_copy_to_end(session: &mut Session, target: &mut Target, index: usize, syncs: u32) -> Result<u32, Failure> {
+    while !target.is_ready {
+        let participant = session.transaction.at(index)?;
+        let (tag, body) = match participant.connection.next_frame().await {
+            Ok(frame) => frame,
+            Err(error) => return Err(session.participant_lost(index, &error)),
+        };
+        take_answer(session, target, index, tag, body)?;
+    }
+    session.client.flush().await?;
+    if syncs > 0 && matches!(target.answer, Answer::Refused(_)) {
+        return read_unread_syncs(session, target, index).await;
+    }
+    // A shard that refused ignores what was sent after it; it must leave all the same.
+    let participant = session.transaction.at(index)?;
+    match participant.connection.flush().await {
+        Ok(()) => Ok(0),
+        Err(error) => Err(session.participant_lost(index, &error)),
+    }
+}
+
+/// The shard answers them before what is put behind them.
+async fn read_unread_syncs(session: &mut Session, target: &mut Target, index: usize) -> Result<u32, Failure> {
+    let participant = session.transaction.at(index)?;
+    participant.connection.unnamed = None;
+    participant.connection.output.close_statement(StatementName::Unnamed);
+    participant.connection.output.sync();
+    let (mut unread, mut is_past) = (0, false);
+    loop {
+        let participant = session.transaction.at(index)?;
+        let (tag, body) = match participant.connection.next_frame().await {
+            Ok(frame) => frame,
+            Err(error) => return Err(session.participant_lost(index, &error)),
+        };
+        match tag {
+            shard_tag::CLOSE_COMPLETE => is_past = true,
+            shard_tag::READY if is_past => {
+                take_answer(session, target, index, tag, body)?;
+                return Ok(unread);
             }
-        }
-    }
-
-    /// `bytes`: of the piece, with what was put before them.
-    fn put_piece(&mut self, target: &mut Target, piece: Piece<'_>, bytes: &[u8]) {
-        target.lines.push(lines_there(target, piece), piece.last_line);
-        self.put(target, bytes);
-    }
-
-    /// Into the CopyData that is open in the shard's output.
-    fn put(&mut self, target: &mut Target, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
-        if let Some(participant) = self.transaction.on_mut(target.shard) {
-            let output = &mut participant.connection.output;
-            target.open.get_or_insert_with(|| output.begin_copy_data());
-            output.copy_more(bytes);
-        }
-    }
-
-    /// Before the outputs are sent: the length of each open CopyData.
-    fn close_messages(&mut self, targets: &mut [Target]) -> Result<(), Failure> {
-        for target in targets {
-            let Some(start) = target.open.take() else { continue };
-            let participant = self.transaction.on_mut(target.shard);
-            let output = &mut participant.ok_or_else(gone)?.connection.output;
-            output.end_copy_data(start).ok_or_else(|| PgError::internal("a CopyData is too long"))?;
-        }
-        Ok(())
-    }
-
-    /// Ends the COPY on all shards and reads all answers to their end.
-    async fn end_copies(&mut self, mut stream: Stream<'_>, mut stop: Option<Stop>) -> Result<String, Failure> {
-        for target in &stream.targets {
-            let Some(index) = self.transaction.index_of(target.shard) else { continue };
-            let Some(participant) = self.transaction.participants_mut().get_mut(index) else { continue };
-            let output = &mut participant.connection.output;
-            match (&target.answer, &stop) {
-                (Answer::Copying, None) => output.copy_done(),
-                (Answer::Copying, Some(_)) => output.copy_fail(FAIL_REASON),
-                (Answer::Refused(_) | Answer::Done(_), _) => {}
-            }
-        }
-        let mut unread = 0;
-        for target in &mut stream.targets {
-            // Lost already.
-            let Some(index) = self.transaction.index_of(target.shard) else { continue };
-            match self.read_copy_to_end(target, index, stream.syncs).await {
-                Ok(syncs) => unread = unread.max(syncs),
-                Err(Failure::End(end)) => return Err(end.into()),
-                Err(lost) => stop = Some(Stop { failure: lost, line: None }),
-            }
-        }
-        self.skip_data(stream.data_left).await?;
-        self.client.put_back_syncs(unread);
-        match first_failure(&stream, stop) {
-            Some(failure) => Err(failure),
-            None => {
-                let tag = tag_of(&stream)?;
-                self.client.output.extend_from_slice(&notice_of_skipped(&stream).unwrap_or_default());
-                Ok(tag)
-            }
-        }
-    }
-
-    /// How many of the client's Syncs the shard had not read before it failed.
-    async fn read_copy_to_end(&mut self, target: &mut Target, index: usize, syncs: u32) -> Result<u32, Failure> {
-        while !target.is_ready {
-            let participant = self.transaction.at(index)?;
-            let (tag, body) = match participant.connection.next_frame().await {
-                Ok(frame) => frame,
-                Err(error) => return Err(self.participant_lost(index, &error)),
-            };
-            self.take_answer(target, index, tag, body)?;
-        }
-        self.client.flush().await?;
-        if syncs > 0 && matches!(target.answer, Answer::Refused(_)) {
-            return self.read_unread_syncs(target, index).await;
-        }
-        // A shard that refused ignores what was sent after it; it must leave all the same.
-        let participant = self.transaction.at(index)?;
-        match participant.connection.flush().await {
-            Ok(()) => Ok(0),
-            Err(error) => Err(self.participant_lost(index, &error)),
-        }
-    }
-
-    /// The shard answers them before what is put behind them.
-    async fn read_unread_syncs(&mut self, target: &mut Target, index: usize) -> Result<u32, Failure> {
-        let participant = self.transaction.at(index)?;
-        participant.connection.unnamed = None;
-        participant.connection.output.close_statement(StatementName::Unnamed);
-        participant.connection.output.sync();
-        let (mut unread, mut is_past) = (0, false);
-        loop {
-            let participant = self.transaction.at(index)?;
-            let (tag, body) = match participant.connection.next_frame().await {
-                Ok(frame) => frame,
-                Err(error) => return Err(self.participant_lost(index, &error)),
-            };
-            match tag {
-                shard_tag::CLOSE_COMPLETE => is_past = true,
-                shard_tag::READY if is_past => {
-                    self.take_answer(target, index, tag, body)?;
-                    return Ok(unread);
-                }
-                tag => {
-                    unread += u32::from(tag == shard_tag::READY);
-                    self.take_answer(target, index, tag, body)?;
-                }
+            tag => {
+                unread += u32::from(tag == shard_tag::READY);
+                take_answer(session, target, index, tag, body)?;
             }
         }
     }

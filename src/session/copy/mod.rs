@@ -21,135 +21,133 @@ enum Event {
     Shard(Result<(), ConnectionError>),
 }
 
-impl Session {
-    /// Data come for a COPY that the shard has not been asked for yet: it takes them.
-    pub(super) async fn send_copy(&mut self) -> Result<(), SessionEnd> {
-        match self.drain_current().await {
-            Ok(()) => Ok(()),
-            Err(failure) => self.fail_batch(failure).await,
-        }
+/// Data come for a COPY that the shard has not been asked for yet: it takes them.
+pub(super) async fn send_copy(session: &mut Session) -> Result<(), SessionEnd> {
+    match session.drain_current().await {
+        Ok(()) => Ok(()),
+        Err(failure) => session.fail_batch(failure).await,
     }
+}
 
-    /// True: the COPY has failed.
-    pub(super) async fn copy_in(&mut self, index: usize) -> Result<bool, Failure> {
-        self.swallow_sync(index);
-        self.transaction.pinned_map.note_copy();
-        self.client.flush().await?;
-        loop {
-            // What it has said with its readiness is here already.
-            let (is_over, has_failed) = self.is_copy_over(index)?;
-            if is_over {
-                return Ok(has_failed);
-            }
-            if self.client.output.len() >= NOTICE_BYTES {
-                self.client.flush().await?;
-            }
-            match self.forward_copy(index)? {
-                Copied::All => return Ok(false),
-                Copied::Unexpected(tag) => return self.stop_copy(index, tag).await,
-                Copied::Some => {}
-            }
-            let participant = self.transaction.at(index)?;
-            let (client, connection) = (&mut self.client, &mut *participant.connection);
-            self.cancel.rest(true);
-            let event = poll_fn(|context| {
-                if let Poll::Ready(filled) = connection.poll_fill(context) {
-                    return Poll::Ready(Event::Shard(filled));
-                }
-                // A shard that does not keep up holds back the client.
-                if connection.output.len() < OUTPUT_BYTES_MAX
-                    && let Poll::Ready(filled) = client.poll_fill(context)
-                {
-                    return Poll::Ready(Event::Client(filled));
-                }
-                Poll::Pending
-            })
-            .await;
-            self.cancel.rest(false);
-            match event {
-                Event::Client(Ok(())) | Event::Shard(Ok(())) => {}
-                Event::Client(Err(end)) => return Err(end.into()),
-                Event::Shard(Err(error)) => return Err(self.participant_lost(index, &error)),
-            }
-        }
-    }
-
-    fn swallow_sync(&mut self, index: usize) {
-        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
-            let connection = &mut *participant.connection;
-            let before = connection.pending.len();
-            connection.pending.retain(|pending| pending.reply != Reply::Sync);
-            let swallowed = before - connection.pending.len();
-            if swallowed > 0 {
-                connection.syncs_in_copy += u32::try_from(swallowed).unwrap_or(u32::MAX);
-                participant.needs_sync = true;
-                self.batch.is_sync_swallowed = true;
-            }
-        }
-    }
-
-    /// Moves whole COPY messages from the client to the shard's output.
-    fn forward_copy(&mut self, index: usize) -> Result<Copied, Failure> {
-        let participant = self.transaction.at(index)?;
-        let connection = &mut *participant.connection;
-        while let Some(header) = self.client.peek()? {
-            match header.tag {
-                client_tag::COPY_DATA | client_tag::COPY_DONE | client_tag::COPY_FAIL | client_tag::SYNC | client_tag::FLUSH => {}
-                client_tag::TERMINATE => return Err(SessionEnd::Terminated.into()),
-                tag => return Ok(Copied::Unexpected(tag)),
-            }
-            let frame = self.client.input.split_to(header.total);
-            connection.output.copy_message(&frame);
-            match header.tag {
-                client_tag::SYNC => connection.syncs_in_copy += 1,
-                client_tag::COPY_DONE | client_tag::COPY_FAIL => {
-                    // In the extended protocol the shard keeps its answer until it is asked; the Sync may have gone before.
-                    if connection.pending.front().is_some_and(|pending| pending.reply == Reply::Execute) {
-                        connection.output.flush();
-                    }
-                    return Ok(Copied::All);
-                }
-                _ => {}
-            }
-        }
-        Ok(Copied::Some)
-    }
-
-    /// A message that is no part of a COPY ends the session, unless the shard has failed before: then it skips what comes.
-    async fn stop_copy(&mut self, index: usize, tag: u8) -> Result<bool, Failure> {
-        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
-            participant.connection.output.copy_fail(UNEXPECTED);
-        }
-        let mut before = self.client.output.len();
-        loop {
-            let (is_over, has_failed) = self.is_copy_over(index)?;
-            if is_over {
-                let told = self.client.output.split_off(before.min(self.client.output.len()));
-                if told.windows(UNEXPECTED.len()).any(|part| part == UNEXPECTED.as_bytes()) {
-                    let message = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
-                    return Err(SessionEnd::Fatal(PgError::fatal(SqlState::PROTOCOL_VIOLATION, message)).into());
-                }
-                self.client.output.unsplit(told);
-                return Ok(has_failed);
-            }
-            if self.client.output.len() >= NOTICE_BYTES {
-                self.client.flush().await?;
-                before = 0;
-            }
-            self.fill(index).await?;
-        }
-    }
-
-    /// Has the shard ended the COPY by an error?
-    fn is_copy_over(&mut self, index: usize) -> Result<(bool, bool), Failure> {
-        let (_, has_failed) = self.step(index)?;
-        let Some(participant) = self.transaction.participants_mut().get_mut(index) else { return Ok((true, has_failed)) };
-        let is_over = has_failed || participant.connection.pending.is_empty();
+/// True: the COPY has failed.
+pub(super) async fn copy_in(session: &mut Session, index: usize) -> Result<bool, Failure> {
+    swallow_sync(session, index);
+    session.transaction.pinned_map.note_copy();
+    session.client.flush().await?;
+    loop {
+        // What it has said with its readiness is here already.
+        let (is_over, has_failed) = is_copy_over(session, index)?;
         if is_over {
-            self.transaction.fail();
+            return Ok(has_failed);
         }
-        Ok((is_over, has_failed))
+        if session.client.output.len() >= NOTICE_BYTES {
+            session.client.flush().await?;
+        }
+        match forward_copy(session, index)? {
+            Copied::All => return Ok(false),
+            Copied::Unexpected(tag) => return stop_copy(session, index, tag).await,
+            Copied::Some => {}
+        }
+        let participant = session.transaction.at(index)?;
+        let (client, connection) = (&mut session.client, &mut *participant.connection);
+        session.cancel.rest(true);
+        let event = poll_fn(|context| {
+            if let Poll::Ready(filled) = connection.poll_fill(context) {
+                return Poll::Ready(Event::Shard(filled));
+            }
+            // A shard that does not keep up holds back the client.
+            if connection.output.len() < OUTPUT_BYTES_MAX
+                && let Poll::Ready(filled) = client.poll_fill(context)
+            {
+                return Poll::Ready(Event::Client(filled));
+            }
+            Poll::Pending
+        })
+        .await;
+        session.cancel.rest(false);
+        match event {
+            Event::Client(Ok(())) | Event::Shard(Ok(())) => {}
+            Event::Client(Err(end)) => return Err(end.into()),
+            Event::Shard(Err(error)) => return Err(session.participant_lost(index, &error)),
+        }
     }
+}
+
+fn swallow_sync(session: &mut Session, index: usize) {
+    if let Some(participant) = session.transaction.participants_mut().get_mut(index) {
+        let connection = &mut *participant.connection;
+        let before = connection.pending.len();
+        connection.pending.retain(|pending| pending.reply != Reply::Sync);
+        let swallowed = before - connection.pending.len();
+        if swallowed > 0 {
+            connection.syncs_in_copy += u32::try_from(swallowed).unwrap_or(u32::MAX);
+            participant.needs_sync = true;
+            session.batch.is_sync_swallowed = true;
+        }
+    }
+}
+
+/// Moves whole COPY messages from the client to the shard's output.
+fn forward_copy(session: &mut Session, index: usize) -> Result<Copied, Failure> {
+    let participant = session.transaction.at(index)?;
+    let connection = &mut *participant.connection;
+    while let Some(header) = session.client.peek()? {
+        match header.tag {
+            client_tag::COPY_DATA | client_tag::COPY_DONE | client_tag::COPY_FAIL | client_tag::SYNC | client_tag::FLUSH => {}
+            client_tag::TERMINATE => return Err(SessionEnd::Terminated.into()),
+            tag => return Ok(Copied::Unexpected(tag)),
+        }
+        let frame = session.client.input.split_to(header.total);
+        connection.output.copy_message(&frame);
+        match header.tag {
+            client_tag::SYNC => connection.syncs_in_copy += 1,
+            client_tag::COPY_DONE | client_tag::COPY_FAIL => {
+                // In the extended protocol the shard keeps its answer until it is asked; the Sync may have gone before.
+                if connection.pending.front().is_some_and(|pending| pending.reply == Reply::Execute) {
+                    connection.output.flush();
+                }
+                return Ok(Copied::All);
+            }
+            _ => {}
+        }
+    }
+    Ok(Copied::Some)
+}
+
+/// A message that is no part of a COPY ends the session, unless the shard has failed before: then it skips what comes.
+async fn stop_copy(session: &mut Session, index: usize, tag: u8) -> Result<bool, Failure> {
+    if let Some(participant) = session.transaction.participants_mut().get_mut(index) {
+        participant.connection.output.copy_fail(UNEXPECTED);
+    }
+    let mut before = session.client.output.len();
+    loop {
+        let (is_over, has_failed) = is_copy_over(session, index)?;
+        if is_over {
+            let told = session.client.output.split_off(before.min(session.client.output.len()));
+            if told.windows(UNEXPECTED.len()).any(|part| part == UNEXPECTED.as_bytes()) {
+                let message = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
+                return Err(SessionEnd::Fatal(PgError::fatal(SqlState::PROTOCOL_VIOLATION, message)).into());
+            }
+            session.client.output.unsplit(told);
+            return Ok(has_failed);
+        }
+        if session.client.output.len() >= NOTICE_BYTES {
+            session.client.flush().await?;
+            before = 0;
+        }
+        session.fill(index).await?;
+    }
+}
+
+/// Has the shard ended the COPY by an error?
+fn is_copy_over(session: &mut Session, index: usize) -> Result<(bool, bool), Failure> {
+    let (_, has_failed) = session.step(index)?;
+    let Some(participant) = session.transaction.participants_mut().get_mut(index) else { return Ok((true, has_failed)) };
+    let is_over = has_failed || participant.connection.pending.is_empty();
+    if is_over {
+        session.transaction.fail();
+    }
+    Ok((is_over, has_failed))
 }
 
 enum Copied {

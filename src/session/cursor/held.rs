@@ -19,6 +19,7 @@ use super::gathered::GatheredCursor;
 use super::{Cursors, Source};
 use crate::backend::{ConnectionError, Own};
 use crate::error::PgError;
+use crate::session::cursor;
 use crate::session::protocol::describe::error_frame;
 use crate::session::reads::gather::moved;
 use crate::shardmap::ShardId;
@@ -64,7 +65,7 @@ impl Cursors {
         self.by_name.values().any(|cursor| matches!(cursor.source, Source::Gathered(_)))
     }
 
-    /// The transaction is committed, and with it what [`Session::hold_cursors`] has done.
+    /// The transaction is committed, and with it what [`hold_cursors`] has done.
     pub fn committed(&mut self) {
         for cursor in self.by_name.values_mut() {
             cursor.life = cursor.life.committed();
@@ -73,75 +74,73 @@ impl Cursors {
     }
 }
 
-impl Session {
-    /// Before anything is committed: PostgreSQL makes the rows of cursors that are to be held. An error fails the transaction.
-    pub(in crate::session) async fn hold_cursors(&mut self) -> Result<(), Failure> {
-        let is_due = |(name, cursor): (&Bytes, &super::Cursor)| (cursor.life == Life::AtCommit).then(|| name.clone());
-        let names: Vec<Bytes> = self.open_cursors.by_name.iter().filter_map(is_due).collect();
-        for name in names {
-            let Some(mut cursor) = self.open_cursors.by_name.remove(&name) else { continue };
-            let held = match &mut cursor.source {
-                Source::Gathered(gathered) => Box::pin(self.hold(gathered)).await,
-                // Failed: PostgreSQL does not look at it either.
-                Source::Merged(_) | Source::Kept(_) | Source::Late(_) | Source::Failed => Ok(()),
-            };
-            self.open_cursors.by_name.insert(name, cursor);
-            held?;
-        }
-        Ok(())
+/// Before anything is committed: PostgreSQL makes the rows of cursors that are to be held. An error fails the transaction.
+pub(in crate::session) async fn hold_cursors(session: &mut Session) -> Result<(), Failure> {
+    let is_due = |(name, cursor): (&Bytes, &super::Cursor)| (cursor.life == Life::AtCommit).then(|| name.clone());
+    let names: Vec<Bytes> = session.open_cursors.by_name.iter().filter_map(is_due).collect();
+    for name in names {
+        let Some(mut cursor) = session.open_cursors.by_name.remove(&name) else { continue };
+        let held = match &mut cursor.source {
+            Source::Gathered(gathered) => Box::pin(hold(session, gathered)).await,
+            // Failed: PostgreSQL does not look at it either.
+            Source::Merged(_) | Source::Kept(_) | Source::Late(_) | Source::Failed => Ok(()),
+        };
+        session.open_cursors.by_name.insert(name, cursor);
+        held?;
     }
+    Ok(())
+}
 
-    /// The scratch session commits.
-    pub(super) async fn hold(&mut self, cursor: &mut GatheredCursor) -> Result<(), Failure> {
-        // It has had temporary tables: no other client gets it.
-        cursor.scratch.is_pinned = true;
-        self.cancel.started(&cursor.scratch);
-        let committed = cursor.scratch.simple(&Own::Transaction.text("COMMIT")).await;
-        self.cancel.ended(&cursor.scratch);
-        match committed {
-            Ok(_) => Ok(()),
-            Err(ConnectionError::Refused { body, .. }) => Err(Failure::Shard(moved(&error_frame(&body), |_| 0))),
-            Err(error) => Err(lost(&cursor.scratch.pool().address.name, &error).into()),
-        }
+/// The scratch session commits.
+pub(super) async fn hold(session: &mut Session, cursor: &mut GatheredCursor) -> Result<(), Failure> {
+    // It has had temporary tables: no other client gets it.
+    cursor.scratch.is_pinned = true;
+    session.cancel.started(&cursor.scratch);
+    let committed = cursor.scratch.simple(&Own::Transaction.text("COMMIT")).await;
+    session.cancel.ended(&cursor.scratch);
+    match committed {
+        Ok(_) => Ok(()),
+        Err(ConnectionError::Refused { body, .. }) => Err(Failure::Shard(moved(&error_frame(&body), |_| 0))),
+        Err(error) => Err(lost(&cursor.scratch.pool().address.name, &error).into()),
     }
+}
 
-    /// What ran in this pipeline without a transaction block is committed with it, unless it has failed.
-    pub(in crate::session) async fn end_cursors_of_pipeline(&mut self, is_committed: bool) -> Result<(), Failure> {
-        let held = if is_committed { self.hold_cursors().await } else { Ok(()) };
-        if held.is_ok() && is_committed {
-            self.open_cursors.committed();
-        }
-        self.forget_cursors().await;
-        held
+/// What ran in this pipeline without a transaction block is committed with it, unless it has failed.
+pub(in crate::session) async fn end_cursors_of_pipeline(session: &mut Session, is_committed: bool) -> Result<(), Failure> {
+    let held = if is_committed { hold_cursors(session).await } else { Ok(()) };
+    if held.is_ok() && is_committed {
+        session.open_cursors.committed();
     }
+    cursor::forget_cursors(session).await;
+    held
+}
 
-    /// The shards' own cursors: which live on.
-    pub(in crate::session) fn forget_cursors_of_shards(&mut self, is_committed: bool) {
-        self.cursors.retain(|_, cursor| {
-            if is_committed {
-                cursor.life = cursor.life.committed();
-            }
-            cursor.life == Life::Held
-        });
-    }
+/// The shards' own cursors: which live on.
+pub(in crate::session) fn forget_cursors_of_shards(session: &mut Session, is_committed: bool) {
+    session.cursors.retain(|_, cursor| {
+        if is_committed {
+            cursor.life = cursor.life.committed();
+        }
+        cursor.life == Life::Held
+    });
+}
 
-    /// The client's settings, which may have changed since the cursor was made, decide how its rows are printed.
-    pub(super) async fn give_settings(&mut self, cursor: &mut GatheredCursor) -> Result<(), Failure> {
-        let wanted = self.settings_now();
-        if cursor.settings == wanted {
-            return Ok(());
-        }
-        let sql = cursor.settings.statements_to(&wanted).join(";");
-        // Not on record: the end of the scratch transaction takes it back.
-        wanted.iter().for_each(|(name, _)| cursor.scratch.custom_names.insert(name));
-        match cursor.scratch.simple(&Own::Setting.text(&sql)).await {
-            Ok(_) => {}
-            Err(ConnectionError::Refused { body, .. }) => return Err(Failure::Shard(error_frame(&body))),
-            Err(error) => return Err(lost(&cursor.scratch.pool().address.name, &error).into()),
-        }
-        cursor.settings = Arc::clone(&wanted);
-        Ok(())
+/// The client's settings, which may have changed since the cursor was made, decide how its rows are printed.
+pub(super) async fn give_settings(session: &mut Session, cursor: &mut GatheredCursor) -> Result<(), Failure> {
+    let wanted = session.settings_now();
+    if cursor.settings == wanted {
+        return Ok(());
     }
+    let sql = cursor.settings.statements_to(&wanted).join(";");
+    // Not on record: the end of the scratch transaction takes it back.
+    wanted.iter().for_each(|(name, _)| cursor.scratch.custom_names.insert(name));
+    match cursor.scratch.simple(&Own::Setting.text(&sql)).await {
+        Ok(_) => {}
+        Err(ConnectionError::Refused { body, .. }) => return Err(Failure::Shard(error_frame(&body))),
+        Err(error) => return Err(lost(&cursor.scratch.pool().address.name, &error).into()),
+    }
+    cursor.settings = Arc::clone(&wanted);
+    Ok(())
 }
 
 pub(super) fn not_held() -> PgError {

@@ -22,6 +22,7 @@ use crate::session::protocol::told::check_columns;
 use crate::session::reads::gather::duration;
 use crate::session::reads::lock_rows::no_cursor;
 use crate::session::reads::scatter::{fragment_text, with_shard_named};
+use crate::session::reads::{ask, ranking, scatter};
 use crate::shard_key::oid;
 use crate::shardmap::{MapSnapshot, ShardId};
 use crate::sql::analysis::{Combine, Scroll};
@@ -75,327 +76,325 @@ impl<F: Into<Failure>> From<F> for NotMerged {
     }
 }
 
-impl Session {
-    /// Binds a portal on each shard. `bind`: of the client, its values count.
-    pub(super) async fn open_merged(
-        &mut self,
-        statement: &Arc<Statement>,
-        bind: &wire::Bind<'_>,
-        reach: &Reach,
-    ) -> Result<Cursor, NotMerged> {
-        let shards = reach.shards();
-        let analysis = statement.analysis().ok_or_else(|| PgError::internal("a cursor over nothing"))?;
-        let merge = analysis.merge.clone()?;
-        let description = self.describe(statement).await?;
-        let rows = description.rows.clone().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
-        let types = description.parameter_types.clone();
-        let spec = self.spec(&merge, &Inputs::bound(statement.text(), &statement.literals, bind, &types))?;
-        let fragment = match self.with_instant(fragment_text(analysis, &merge, statement.text()), shards).await {
-            Ok(fragment) => fragment,
-            Err(Failure::Error(refusal)) => return Err(NotMerged::Inexact(refusal)),
-            Err(failure) => return Err(failure.into()),
-        };
-        let fragment = self.fragment_of_text(statement, fragment, &types, reach)?;
-        let text = fragment.text_for(reach)?;
-        if merge.locking.is_some() {
-            return Err(no_cursor().into());
-        }
-        let portal = format!("shardgate_cursor_{}", self.open_cursors.number());
-        let values = bind.with_result_formats(&[]);
-        let prepared_max = self.gateway.prepared_max();
-        for shard in shards {
-            self.join_clean(*shard).await?;
-        }
-        for participant in self.transaction.on_all(shards) {
-            let connection = &mut *participant.connection;
-            prepare_on(connection, &fragment, false, prepared_max);
-            // The answers are read here, up to ReadyForQuery.
-            connection.pending.clear();
-            let there = connection.oids.bind_there(&types, &values);
-            connection.output.bind(portal.as_bytes(), StatementName::Registered(fragment.id), &text, &there);
-            connection.output.describe_portal(portal.as_bytes());
-            connection.output.sync();
-        }
-        let heard = match self.hear_all(shards).await {
-            Ok(heard) => heard,
-            Err(failure) => {
-                for participant in self.transaction.on_all(shards) {
-                    participant.connection.prepared.doubt(fragment.id);
-                }
-                return Err(match failure {
-                    Failure::Shard(frame) if merge.fragment.is_some() || analysis.start > 0 => {
-                        self.told_of_the_text(frame, analysis, statement.text()).await
-                    }
-                    failure => failure,
-                }
-                .into());
+/// Binds a portal on each shard. `bind`: of the client, its values count.
+pub(super) async fn open_merged(
+    session: &mut Session,
+    statement: &Arc<Statement>,
+    bind: &wire::Bind<'_>,
+    reach: &Reach,
+) -> Result<Cursor, NotMerged> {
+    let shards = reach.shards();
+    let analysis = statement.analysis().ok_or_else(|| PgError::internal("a cursor over nothing"))?;
+    let merge = analysis.merge.clone()?;
+    let description = session.describe(statement).await?;
+    let rows = description.rows.clone().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
+    let types = description.parameter_types.clone();
+    let spec = scatter::spec(session, &merge, &Inputs::bound(statement.text(), &statement.literals, bind, &types))?;
+    let fragment = match session.with_instant(fragment_text(analysis, &merge, statement.text()), shards).await {
+        Ok(fragment) => fragment,
+        Err(Failure::Error(refusal)) => return Err(NotMerged::Inexact(refusal)),
+        Err(failure) => return Err(failure.into()),
+    };
+    let fragment = session.fragment_of_text(statement, fragment, &types, reach)?;
+    let text = fragment.text_for(reach)?;
+    if merge.locking.is_some() {
+        return Err(no_cursor().into());
+    }
+    let portal = format!("shardgate_cursor_{}", session.open_cursors.number());
+    let values = bind.with_result_formats(&[]);
+    let prepared_max = session.gateway.prepared_max();
+    for shard in shards {
+        ask::join_clean(session, *shard).await?;
+    }
+    for participant in session.transaction.on_all(shards) {
+        let connection = &mut *participant.connection;
+        prepare_on(connection, &fragment, false, prepared_max);
+        // The answers are read here, up to ReadyForQuery.
+        connection.pending.clear();
+        let there = connection.oids.bind_there(&types, &values);
+        connection.output.bind(portal.as_bytes(), StatementName::Registered(fragment.id), &text, &there);
+        connection.output.describe_portal(portal.as_bytes());
+        connection.output.sync();
+    }
+    let heard = match hear_all(session, shards).await {
+        Ok(heard) => heard,
+        Err(failure) => {
+            for participant in session.transaction.on_all(shards) {
+                participant.connection.prepared.doubt(fragment.id);
             }
-        };
-        if !matches!(merge.combine, Some(Combine::Groups(_))) {
-            check_columns(&heard, spec.hidden_columns, ColumnsDigest::of(Some(&rows))).map_err(Failure::from)?;
-        }
-        let fragment_columns = heard.into_iter().next().map(|heard| heard.columns).unwrap_or_default();
-        let columns = wire::row_description(&rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
-        let known = self.dates_are_iso();
-        let sorted = spec.merge.order_by.iter().filter_map(|key| fragment_columns.get(key.column));
-        let has_other_dates = !known && sorted.into_iter().any(|column| is_date(column.type_oid));
-        let pieces = Pieces::new(spec, fragment_columns, shards.len());
-        let settings = self.settings_now();
-        let cursor = |pieces| MergedCursor {
-            settings,
-            statement: Arc::clone(statement),
-            portal: portal.clone(),
-            map: Arc::clone(reach.map()),
-            shards: shards.to_vec(),
-            pieces,
-            formats: None,
-            position: 0,
-            is_at_end: false,
-            columns,
-            types,
-            values,
-        };
-        match pieces {
-            Ok(pieces) if !has_other_dates => {
-                let source = Source::Merged(Box::new(cursor(pieces)));
-                Ok(Cursor { source, life: Life::Transaction, savepoints: 0, scroll: Scroll::Unsaid, is_binary: false, rows })
-            }
-            Ok(pieces) => {
-                self.close_merged(&cursor(pieces));
-                Err(NotMerged::Inexact(not_ordered("Dates are not in ISO form.".to_owned())))
-            }
-            Err(error) => {
-                self.close_portals(&portal, shards);
-                Err(NotMerged::Inexact(error.told()))
-            }
-        }
-    }
-
-    /// In text, dates are compared in the ISO form.
-    fn dates_are_iso(&self) -> bool {
-        let reported = || self.reported.iter().find(|(name, _)| &**name == "DateStyle").map(|(_, style)| &**style);
-        let style = self.effective("datestyle").or_else(reported);
-        style.is_none_or(|style| style.to_ascii_uppercase().starts_with("ISO"))
-    }
-
-    /// The portals end; the shards hear of it with the next message.
-    pub(super) fn close_merged(&mut self, cursor: &MergedCursor) {
-        self.close_portals(&cursor.portal, &cursor.shards);
-    }
-
-    pub(in crate::session) fn close_portals(&mut self, portal: &str, shards: &[ShardId]) {
-        for participant in self.transaction.on_all(shards) {
-            participant.connection.output.close_portal(portal.as_bytes());
-            participant.connection.expect(Reply::Close, false);
-            participant.needs_sync = true;
-        }
-    }
-
-    /// Reads so many rows, or all, and hands them to the client in these formats, as Bind has them; without, passes them by. Returns how
-    /// many. `savepoints`: how many there were when the cursor was made.
-    pub(super) async fn fetch_merged(
-        &mut self,
-        (cursor, savepoints): (&mut MergedCursor, usize),
-        wanted: Option<u64>,
-        formats: Option<&[u8]>,
-    ) -> Result<u64, Failure> {
-        cursor.check_rows_are_of_now(self.settings_now(), &self.context.catalog)?;
-        match formats {
-            Some(formats) => cursor.set_formats(formats)?,
-            None if cursor.formats.is_none() => cursor.set_formats(&[])?,
-            None => {}
-        }
-        let deadline = self.effective(STATEMENT_TIMEOUT).and_then(duration).map(|limit| Instant::now() + limit);
-        let mut given = 0;
-        while wanted.is_none_or(|wanted| given < wanted) {
-            let left = wanted.map_or(u64::MAX, |wanted| wanted - given);
-            match cursor.pieces.next(left).map_err(|error| error.told())? {
-                Next::Row(row) => {
-                    given += 1;
-                    if formats.is_some() {
-                        self.client.output.extend_from_slice(&row);
-                    }
-                    if self.client.output.len() >= OUTPUT_BYTES {
-                        self.client.flush().await?;
-                    }
+            return Err(match failure {
+                Failure::Shard(frame) if merge.fragment.is_some() || analysis.start > 0 => {
+                    scatter::told_of_the_text(session, frame, analysis, statement.text()).await
                 }
-                Next::Needs(needs) => {
-                    if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                        return Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout").into());
-                    }
-                    self.fetch_pieces(cursor, &needs).await?;
-                }
-                Next::Unranked(columns) => Box::pin(self.rank_rows(cursor, &columns)).await?,
-                Next::LastStep(text) => {
-                    self.open_last_step(cursor, &text).await?;
-                    if self.transaction.savepoints.len() > savepoints {
-                        Box::pin(self.keep_last_step(cursor)).await?;
-                    }
-                }
-                Next::End => {
-                    cursor.is_at_end = true;
-                    break;
-                }
+                failure => failure,
             }
-        }
-        cursor.position += given;
-        Ok(given)
-    }
-
-    async fn fetch_pieces(&mut self, cursor: &mut MergedCursor, needs: &[Need]) -> Result<(), Failure> {
-        let formats = cursor.fetch_formats();
-        let mut shards = Vec::with_capacity(needs.len());
-        for need in needs {
-            let shard = *cursor.shards.get(need.input).ok_or_else(|| PgError::internal("a cursor's shard is gone"))?;
-            self.join_clean(shard).await?;
-            shards.push(shard);
-        }
-        for (need, shard) in needs.iter().zip(&shards) {
-            let Some(participant) = self.transaction.on_mut(*shard) else { continue };
-            let out = &mut participant.connection.output;
-            let text = format!("FETCH FORWARD {} FROM \"{}\"", need.rows, cursor.portal);
-            let text = Own::Cursor.text(&text);
-            out.parse(StatementName::Unnamed, &text, &[]);
-            out.bind(b"", StatementName::Unnamed, &text, &formats);
-            // Values in binary form may name types.
-            out.describe_portal(b"");
-            out.execute(b"", 0);
-            out.sync();
-            participant.connection.unnamed = None;
-        }
-        for (need, heard) in needs.iter().zip(self.hear_all(&shards).await?) {
-            let has_ended = (heard.rows.len() as u64) < u64::from(need.rows);
-            cursor.pieces.take(need.input, heard.rows, has_ended).map_err(|error| error.told())?;
-        }
-        Ok(())
-    }
-
-    /// All rows are here: PostgreSQL says how their text sorts.
-    async fn rank_rows(&mut self, cursor: &mut MergedCursor, columns: &[Unranked]) -> Result<(), Failure> {
-        let shard = cursor.shards.first().copied().ok_or_else(|| PgError::internal("a cursor without a shard"))?;
-        let index = self.join(shard).await?;
-        self.sync(index).await?;
-        Ok(self.rank(&mut cursor.pieces, columns, shard).await?.map_err(|error| error.told())?)
-    }
-
-    /// The groups are whole: what is left to do is a query of its own, on one shard.
-    async fn open_last_step(&mut self, cursor: &mut MergedCursor, text: &str) -> Result<(), Failure> {
-        let shard = cursor.shards.first().copied().ok_or_else(|| PgError::internal("a cursor without a shard"))?;
-        self.close_merged(cursor);
-        let index = self.join(shard).await?;
-        self.sync(index).await?;
-        let portal = format!("{}_groups", cursor.portal);
-        let text = self.with_instant(text.to_owned(), &[shard]).await?;
-        let text = cover(text, &self.context, &cursor.map)?;
-        if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
-            let oids = Arc::clone(&participant.connection.oids);
-            let out = &mut participant.connection.output;
-            let text = ShardText::covered(&text);
-            out.parse(StatementName::Unnamed, &text, &oids.types_there(&cursor.types));
-            out.bind(portal.as_bytes(), StatementName::Unnamed, &text, &oids.bind_there(&cursor.types, &cursor.values));
-            out.describe_portal(portal.as_bytes());
-            out.sync();
-            participant.connection.unnamed = None;
-        }
-        let heard = self.hear_all(&[shard]).await?.pop().unwrap_or_default();
-        let is_same = |(here, there): (&FieldDescription, &FieldDescription)| here.type_oid == there.type_oid;
-        if heard.columns.len() != cursor.columns.len() || !heard.columns.iter().zip(&cursor.columns).all(is_same) {
-            return Err(PgError::unsupported(
-                "this expression over aggregates is not supported in a cursor over several shards",
-                "Over the groups of all shards its columns would be of other types.",
-                "Cast the expression to the type that it has, or run the query without a cursor.",
-            )
             .into());
         }
-        cursor.pieces = Pieces::new(Spec::default(), heard.columns, 1).map_err(|error| error.told())?;
-        cursor.portal = portal;
-        cursor.shards = vec![shard];
-        let formats = cursor.formats.take().unwrap_or_default();
-        cursor.set_formats(&formats)?;
-        Ok(())
+    };
+    if !matches!(merge.combine, Some(Combine::Groups(_))) {
+        check_columns(&heard, spec.hidden_columns, ColumnsDigest::of(Some(&rows))).map_err(Failure::from)?;
     }
+    let fragment_columns = heard.into_iter().next().map(|heard| heard.columns).unwrap_or_default();
+    let columns = wire::row_description(&rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
+    let known = dates_are_iso(session);
+    let sorted = spec.merge.order_by.iter().filter_map(|key| fragment_columns.get(key.column));
+    let has_other_dates = !known && sorted.into_iter().any(|column| is_date(column.type_oid));
+    let pieces = Pieces::new(spec, fragment_columns, shards.len());
+    let settings = session.settings_now();
+    let cursor = |pieces| MergedCursor {
+        settings,
+        statement: Arc::clone(statement),
+        portal: portal.clone(),
+        map: Arc::clone(reach.map()),
+        shards: shards.to_vec(),
+        pieces,
+        formats: None,
+        position: 0,
+        is_at_end: false,
+        columns,
+        types,
+        values,
+    };
+    match pieces {
+        Ok(pieces) if !has_other_dates => {
+            let source = Source::Merged(Box::new(cursor(pieces)));
+            Ok(Cursor { source, life: Life::Transaction, savepoints: 0, scroll: Scroll::Unsaid, is_binary: false, rows })
+        }
+        Ok(pieces) => {
+            close_merged(session, &cursor(pieces));
+            Err(NotMerged::Inexact(not_ordered("Dates are not in ISO form.".to_owned())))
+        }
+        Err(error) => {
+            close_portals(session, &portal, shards);
+            Err(NotMerged::Inexact(error.told()))
+        }
+    }
+}
 
-    /// The portal would end with a savepoint that the cursor outlives: all of its rows are read before.
-    async fn keep_last_step(&mut self, cursor: &mut MergedCursor) -> Result<(), Failure> {
-        let bytes_max = self.gateway.config.cross_shard.merge_bytes_max;
-        while let Some(need) = cursor.pieces.next_piece() {
-            self.fetch_pieces(cursor, &[need]).await?;
-            if cursor.pieces.bytes() as u64 > bytes_max {
-                return Err(too_much_to_keep(bytes_max).into());
+/// In text, dates are compared in the ISO form.
+fn dates_are_iso(session: &Session) -> bool {
+    let reported = || session.reported.iter().find(|(name, _)| &**name == "DateStyle").map(|(_, style)| &**style);
+    let style = session.effective("datestyle").or_else(reported);
+    style.is_none_or(|style| style.to_ascii_uppercase().starts_with("ISO"))
+}
+
+/// The portals end; the shards hear of it with the next message.
+pub(super) fn close_merged(session: &mut Session, cursor: &MergedCursor) {
+    close_portals(session, &cursor.portal, &cursor.shards);
+}
+
+pub(in crate::session) fn close_portals(session: &mut Session, portal: &str, shards: &[ShardId]) {
+    for participant in session.transaction.on_all(shards) {
+        participant.connection.output.close_portal(portal.as_bytes());
+        participant.connection.expect(Reply::Close, false);
+        participant.needs_sync = true;
+    }
+}
+
+/// Reads so many rows, or all, and hands them to the client in these formats, as Bind has them; without, passes them by. Returns how
+/// many. `savepoints`: how many there were when the cursor was made.
+pub(super) async fn fetch_merged(
+    session: &mut Session,
+    (cursor, savepoints): (&mut MergedCursor, usize),
+    wanted: Option<u64>,
+    formats: Option<&[u8]>,
+) -> Result<u64, Failure> {
+    cursor.check_rows_are_of_now(session.settings_now(), &session.context.catalog)?;
+    match formats {
+        Some(formats) => cursor.set_formats(formats)?,
+        None if cursor.formats.is_none() => cursor.set_formats(&[])?,
+        None => {}
+    }
+    let deadline = session.effective(STATEMENT_TIMEOUT).and_then(duration).map(|limit| Instant::now() + limit);
+    let mut given = 0;
+    while wanted.is_none_or(|wanted| given < wanted) {
+        let left = wanted.map_or(u64::MAX, |wanted| wanted - given);
+        match cursor.pieces.next(left).map_err(|error| error.told())? {
+            Next::Row(row) => {
+                given += 1;
+                if formats.is_some() {
+                    session.client.output.extend_from_slice(&row);
+                }
+                if session.client.output.len() >= OUTPUT_BYTES {
+                    session.client.flush().await?;
+                }
+            }
+            Next::Needs(needs) => {
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    return Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout").into());
+                }
+                fetch_pieces(session, cursor, &needs).await?;
+            }
+            Next::Unranked(columns) => Box::pin(rank_rows(session, cursor, &columns)).await?,
+            Next::LastStep(text) => {
+                open_last_step(session, cursor, &text).await?;
+                if session.transaction.savepoints.len() > savepoints {
+                    Box::pin(keep_last_step(session, cursor)).await?;
+                }
+            }
+            Next::End => {
+                cursor.is_at_end = true;
+                break;
             }
         }
-        Ok(())
     }
+    cursor.position += given;
+    Ok(given)
+}
 
-    /// Sends what is in the outputs and reads every shard to its ReadyForQuery. The first error, with its shard named.
-    pub(in crate::session) async fn hear_all(&mut self, shards: &[ShardId]) -> Result<Vec<Heard>, Failure> {
-        for shard in shards {
-            let Some(participant) = self.transaction.on_mut(*shard) else { continue };
-            self.cancel.started(&participant.connection);
-            participant.connection.send().await;
-        }
-        let mut all = Vec::with_capacity(shards.len());
-        let mut failure = None;
-        for shard in shards {
-            match self.hear(*shard).await {
-                Ok(Heard { error: Some(body), .. }) => {
-                    let name = self.gateway.shard(*shard)?.name.clone();
-                    failure.get_or_insert_with(|| Failure::Shard(with_shard_named(&frame(shard_tag::ERROR, &body), &name)));
-                }
-                Ok(heard) => all.push(heard),
-                Err(Failure::End(end)) => return Err(end.into()),
-                // The others are read to their end, so that they stay usable.
-                Err(lost) => failure = Some(lost),
-            }
-        }
-        failure.map_or(Ok(all), Err)
+async fn fetch_pieces(session: &mut Session, cursor: &mut MergedCursor, needs: &[Need]) -> Result<(), Failure> {
+    let formats = cursor.fetch_formats();
+    let mut shards = Vec::with_capacity(needs.len());
+    for need in needs {
+        let shard = *cursor.shards.get(need.input).ok_or_else(|| PgError::internal("a cursor's shard is gone"))?;
+        ask::join_clean(session, shard).await?;
+        shards.push(shard);
     }
+    for (need, shard) in needs.iter().zip(&shards) {
+        let Some(participant) = session.transaction.on_mut(*shard) else { continue };
+        let out = &mut participant.connection.output;
+        let text = format!("FETCH FORWARD {} FROM \"{}\"", need.rows, cursor.portal);
+        let text = Own::Cursor.text(&text);
+        out.parse(StatementName::Unnamed, &text, &[]);
+        out.bind(b"", StatementName::Unnamed, &text, &formats);
+        // Values in binary form may name types.
+        out.describe_portal(b"");
+        out.execute(b"", 0);
+        out.sync();
+        participant.connection.unnamed = None;
+    }
+    for (need, heard) in needs.iter().zip(hear_all(session, &shards).await?) {
+        let has_ended = (heard.rows.len() as u64) < u64::from(need.rows);
+        cursor.pieces.take(need.input, heard.rows, has_ended).map_err(|error| error.told())?;
+    }
+    Ok(())
+}
 
-    async fn hear(&mut self, shard: ShardId) -> Result<Heard, Failure> {
-        let mut heard = Heard::default();
-        let mut nested = NestedValues::default();
-        loop {
-            let Some(index) = self.transaction.index_of(shard) else {
-                return Err(PgError::internal("participant is gone").into());
-            };
-            let Some(participant) = self.transaction.participants_mut().get_mut(index) else { continue };
-            let connection = &mut *participant.connection;
-            let (tag, body) = match connection.peek() {
-                Ok(Some(crate::backend::Frame { header, is_complete: true })) => {
-                    let whole = connection.input.split_to(header.total).freeze();
-                    (header.tag, whole)
-                }
-                Ok(Some(_) | None) => {
-                    self.fill(index).await?;
-                    continue;
-                }
-                Err(error) => return Err(self.participant_lost(index, &error)),
-            };
-            let inner = body.slice(wire::FRAME_HEADER_BYTES.min(body.len())..);
-            match tag {
-                // Rows share the buffer that they were read into; a piece is small.
-                shard_tag::DATA_ROW if nested.is_empty() => heard.rows.push(body),
-                shard_tag::DATA_ROW => heard.rows.push(frame(tag, &connection.oids.row_at_home(&nested, inner))),
-                shard_tag::ROW_DESCRIPTION => match wire::row_description(&inner) {
-                    Ok(mut columns) => {
-                        nested = connection.oids.translate_columns(&mut columns);
-                        heard.columns = columns;
-                    }
-                    Err(error) => return Err(self.participant_lost(index, &error.into())),
-                },
-                shard_tag::NOTICE => self.client.output.extend_from_slice(&body),
-                shard_tag::ERROR => {
-                    if wire::error_fields(&inner).is_ok_and(|fields| fields.is_fatal()) {
-                        return Err(self.participant_lost(index, &ConnectionError::Closed));
-                    }
-                    heard.error.get_or_insert(inner);
-                }
-                shard_tag::READY => {
-                    connection.note_ready(inner.first().copied().unwrap_or(b'E'));
-                    return Ok(heard);
-                }
-                _ => {}
+/// All rows are here: PostgreSQL says how their text sorts.
+async fn rank_rows(session: &mut Session, cursor: &mut MergedCursor, columns: &[Unranked]) -> Result<(), Failure> {
+    let shard = cursor.shards.first().copied().ok_or_else(|| PgError::internal("a cursor without a shard"))?;
+    let index = session.join(shard).await?;
+    session.sync(index).await?;
+    Ok(ranking::rank(session, &mut cursor.pieces, columns, shard).await?.map_err(|error| error.told())?)
+}
+
+/// The groups are whole: what is left to do is a query of its own, on one shard.
+async fn open_last_step(session: &mut Session, cursor: &mut MergedCursor, text: &str) -> Result<(), Failure> {
+    let shard = cursor.shards.first().copied().ok_or_else(|| PgError::internal("a cursor without a shard"))?;
+    close_merged(session, cursor);
+    let index = session.join(shard).await?;
+    session.sync(index).await?;
+    let portal = format!("{}_groups", cursor.portal);
+    let text = session.with_instant(text.to_owned(), &[shard]).await?;
+    let text = cover(text, &session.context, &cursor.map)?;
+    if let Some(participant) = session.transaction.participants_mut().get_mut(index) {
+        let oids = Arc::clone(&participant.connection.oids);
+        let out = &mut participant.connection.output;
+        let text = ShardText::covered(&text);
+        out.parse(StatementName::Unnamed, &text, &oids.types_there(&cursor.types));
+        out.bind(portal.as_bytes(), StatementName::Unnamed, &text, &oids.bind_there(&cursor.types, &cursor.values));
+        out.describe_portal(portal.as_bytes());
+        out.sync();
+        participant.connection.unnamed = None;
+    }
+    let heard = hear_all(session, &[shard]).await?.pop().unwrap_or_default();
+    let is_same = |(here, there): (&FieldDescription, &FieldDescription)| here.type_oid == there.type_oid;
+    if heard.columns.len() != cursor.columns.len() || !heard.columns.iter().zip(&cursor.columns).all(is_same) {
+        return Err(PgError::unsupported(
+            "this expression over aggregates is not supported in a cursor over several shards",
+            "Over the groups of all shards its columns would be of other types.",
+            "Cast the expression to the type that it has, or run the query without a cursor.",
+        )
+        .into());
+    }
+    cursor.pieces = Pieces::new(Spec::default(), heard.columns, 1).map_err(|error| error.told())?;
+    cursor.portal = portal;
+    cursor.shards = vec![shard];
+    let formats = cursor.formats.take().unwrap_or_default();
+    cursor.set_formats(&formats)?;
+    Ok(())
+}
+
+/// The portal would end with a savepoint that the cursor outlives: all of its rows are read before.
+async fn keep_last_step(session: &mut Session, cursor: &mut MergedCursor) -> Result<(), Failure> {
+    let bytes_max = session.gateway.config.cross_shard.merge_bytes_max;
+    while let Some(need) = cursor.pieces.next_piece() {
+        fetch_pieces(session, cursor, &[need]).await?;
+        if cursor.pieces.bytes() as u64 > bytes_max {
+            return Err(too_much_to_keep(bytes_max).into());
+        }
+    }
+    Ok(())
+}
+
+/// Sends what is in the outputs and reads every shard to its ReadyForQuery. The first error, with its shard named.
+pub(in crate::session) async fn hear_all(session: &mut Session, shards: &[ShardId]) -> Result<Vec<Heard>, Failure> {
+    for shard in shards {
+        let Some(participant) = session.transaction.on_mut(*shard) else { continue };
+        session.cancel.started(&participant.connection);
+        participant.connection.send().await;
+    }
+    let mut all = Vec::with_capacity(shards.len());
+    let mut failure = None;
+    for shard in shards {
+        match hear(session, *shard).await {
+            Ok(Heard { error: Some(body), .. }) => {
+                let name = session.gateway.shard(*shard)?.name.clone();
+                failure.get_or_insert_with(|| Failure::Shard(with_shard_named(&frame(shard_tag::ERROR, &body), &name)));
             }
+            Ok(heard) => all.push(heard),
+            Err(Failure::End(end)) => return Err(end.into()),
+            // The others are read to their end, so that they stay usable.
+            Err(lost) => failure = Some(lost),
+        }
+    }
+    failure.map_or(Ok(all), Err)
+}
+
+async fn hear(session: &mut Session, shard: ShardId) -> Result<Heard, Failure> {
+    let mut heard = Heard::default();
+    let mut nested = NestedValues::default();
+    loop {
+        let Some(index) = session.transaction.index_of(shard) else {
+            return Err(PgError::internal("participant is gone").into());
+        };
+        let Some(participant) = session.transaction.participants_mut().get_mut(index) else { continue };
+        let connection = &mut *participant.connection;
+        let (tag, body) = match connection.peek() {
+            Ok(Some(crate::backend::Frame { header, is_complete: true })) => {
+                let whole = connection.input.split_to(header.total).freeze();
+                (header.tag, whole)
+            }
+            Ok(Some(_) | None) => {
+                session.fill(index).await?;
+                continue;
+            }
+            Err(error) => return Err(session.participant_lost(index, &error)),
+        };
+        let inner = body.slice(wire::FRAME_HEADER_BYTES.min(body.len())..);
+        match tag {
+            // Rows share the buffer that they were read into; a piece is small.
+            shard_tag::DATA_ROW if nested.is_empty() => heard.rows.push(body),
+            shard_tag::DATA_ROW => heard.rows.push(frame(tag, &connection.oids.row_at_home(&nested, inner))),
+            shard_tag::ROW_DESCRIPTION => match wire::row_description(&inner) {
+                Ok(mut columns) => {
+                    nested = connection.oids.translate_columns(&mut columns);
+                    heard.columns = columns;
+                }
+                Err(error) => return Err(session.participant_lost(index, &error.into())),
+            },
+            shard_tag::NOTICE => session.client.output.extend_from_slice(&body),
+            shard_tag::ERROR => {
+                if wire::error_fields(&inner).is_ok_and(|fields| fields.is_fatal()) {
+                    return Err(session.participant_lost(index, &ConnectionError::Closed));
+                }
+                heard.error.get_or_insert(inner);
+            }
+            shard_tag::READY => {
+                connection.note_ready(inner.first().copied().unwrap_or(b'E'));
+                return Ok(heard);
+            }
+            _ => {}
         }
     }
 }

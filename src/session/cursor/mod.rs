@@ -14,14 +14,14 @@
 //! space, as in PostgreSQL. They end with the transaction, or with the savepoint that they were made after, unless they are
 //! declared WITH HOLD (`held`). Going backwards in a merged one is refused; a cursor that was declared SCROLL is gathered.
 
-mod command;
+pub(super) mod command;
 mod gathered;
-mod held;
-mod kept;
-mod merged;
-mod portal;
+pub(super) mod held;
+pub(super) mod kept;
+pub(super) mod merged;
+pub(super) mod portal;
 mod settled;
-mod whereabouts;
+pub(super) mod whereabouts;
 
 use std::collections::HashMap;
 
@@ -93,90 +93,88 @@ impl Cursors {
     }
 }
 
-impl Session {
-    /// For one more cursor over several shards.
-    fn check_cursor_count(&self) -> Result<(), PgError> {
-        let limit = self.gateway.config.cross_shard.cursors_max as usize;
-        if self.open_cursors.by_name.len() < limit {
-            return Ok(());
-        }
-        let message = format!("more than {limit} cursors over several shards in one session");
-        Err(PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
-            .with_detail("The limit is cross_shard.cursors_max.")
-            .with_hint("Close cursors that are no longer used, or raise the limit."))
+/// For one more cursor over several shards.
+fn check_cursor_count(session: &Session) -> Result<(), PgError> {
+    let limit = session.gateway.config.cross_shard.cursors_max as usize;
+    if session.open_cursors.by_name.len() < limit {
+        return Ok(());
     }
+    let message = format!("more than {limit} cursors over several shards in one session");
+    Err(PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
+        .with_detail("The limit is cross_shard.cursors_max.")
+        .with_hint("Close cursors that are no longer used, or raise the limit."))
+}
 
-    fn check_cursor_is_new(&self, name: &[u8]) -> Result<(), PgError> {
-        match self.open_cursors.contains(name) || self.is_cursor_elsewhere(name, None) {
-            true => Err(already_exists(&String::from_utf8_lossy(name))),
-            false => Ok(()),
-        }
+fn check_cursor_is_new(session: &Session, name: &[u8]) -> Result<(), PgError> {
+    match session.open_cursors.contains(name) || whereabouts::is_cursor_elsewhere(session, name, None) {
+        true => Err(already_exists(&String::from_utf8_lossy(name))),
+        false => Ok(()),
     }
+}
 
-    fn keep_cursor(&mut self, name: Bytes, mut cursor: Cursor) {
-        // Rows that are here are as old as the portal that has given them.
-        let of_portal = self.portals.savepoints(&name).filter(|_| matches!(cursor.source, Source::Kept(_)));
-        cursor.savepoints = of_portal.unwrap_or(self.transaction.savepoints.len());
-        self.open_cursors.by_name.insert(name, cursor);
+fn keep_cursor(session: &mut Session, name: Bytes, mut cursor: Cursor) {
+    // Rows that are here are as old as the portal that has given them.
+    let of_portal = session.portals.savepoints(&name).filter(|_| matches!(cursor.source, Source::Kept(_)));
+    cursor.savepoints = of_portal.unwrap_or(session.transaction.savepoints.len());
+    session.open_cursors.by_name.insert(name, cursor);
+}
+
+/// Its portals are closed, its scratch session goes back. Nothing is waited for on the shards. The client's portal of that name
+/// goes with it: executed again it would run anew, and write twice.
+pub(super) async fn close_cursor(session: &mut Session, name: &[u8]) -> Result<(), SessionEnd> {
+    if session.open_cursors.contains(name) {
+        session.portals.remove(name);
     }
-
-    /// Its portals are closed, its scratch session goes back. Nothing is waited for on the shards. The client's portal of that name
-    /// goes with it: executed again it would run anew, and write twice.
-    pub(super) async fn close_cursor(&mut self, name: &[u8]) -> Result<(), SessionEnd> {
-        if self.open_cursors.contains(name) {
-            self.portals.remove(name);
-        }
-        match self.open_cursors.by_name.remove(name).map(|cursor| cursor.source) {
-            Some(Source::Merged(cursor)) => self.close_merged(&cursor),
-            Some(Source::Gathered(cursor)) => Box::pin(self.end_gathered(*cursor)).await,
-            Some(Source::Kept(_) | Source::Late(_) | Source::Failed) | None => {}
-        }
-        Ok(())
+    match session.open_cursors.by_name.remove(name).map(|cursor| cursor.source) {
+        Some(Source::Merged(cursor)) => merged::close_merged(session, &cursor),
+        Some(Source::Gathered(cursor)) => Box::pin(gathered::end_gathered(session, *cursor)).await,
+        Some(Source::Kept(_) | Source::Late(_) | Source::Failed) | None => {}
     }
+    Ok(())
+}
 
-    /// Bind of a portal of this name: the unnamed one is replaced, any other must not exist.
-    pub(super) async fn replace_portal(&mut self, name: &[u8]) -> Result<(), super::Failure> {
-        match name.is_empty() {
-            true => Ok(self.close_cursor(name).await?),
-            false if self.open_cursors.contains(name) => Err(already_exists(&String::from_utf8_lossy(name)).into()),
-            false => Ok(()),
-        }
+/// Bind of a portal of this name: the unnamed one is replaced, any other must not exist.
+pub(super) async fn replace_portal(session: &mut Session, name: &[u8]) -> Result<(), super::Failure> {
+    match name.is_empty() {
+        true => Ok(close_cursor(session, name).await?),
+        false if session.open_cursors.contains(name) => Err(already_exists(&String::from_utf8_lossy(name)).into()),
+        false => Ok(()),
     }
+}
 
-    /// With the transaction, whose end has closed the portals on the shards. Those that are held stay.
-    pub(super) async fn forget_cursors(&mut self) {
-        self.forget_those(|cursor| cursor.life != Life::Held).await;
-    }
+/// With the transaction, whose end has closed the portals on the shards. Those that are held stay.
+pub(super) async fn forget_cursors(session: &mut Session) {
+    forget_those(session, |cursor| cursor.life != Life::Held).await;
+}
 
-    /// DISCARD ALL.
-    pub(super) async fn forget_all_cursors(&mut self) {
-        self.cursors.clear();
-        self.forget_those(|_| true).await;
-    }
+/// DISCARD ALL.
+pub(super) async fn forget_all_cursors(session: &mut Session) {
+    session.cursors.clear();
+    forget_those(session, |_| true).await;
+}
 
-    /// The savepoint of this index is released, and those after it: what was made in it is now the outer one's.
-    pub(super) fn keep_portals_of(&mut self, savepoint: usize) {
-        let of_shards = self.cursors.values_mut().map(|cursor| &mut cursor.savepoints);
-        let of_several = self.open_cursors.by_name.values_mut().map(|cursor| &mut cursor.savepoints);
-        of_shards.chain(of_several).for_each(|savepoints| *savepoints = savepoint.min(*savepoints));
-        self.portals.release(savepoint);
-    }
+/// The savepoint of this index is released, and those after it: what was made in it is now the outer one's.
+pub(super) fn keep_portals_of(session: &mut Session, savepoint: usize) {
+    let of_shards = session.cursors.values_mut().map(|cursor| &mut cursor.savepoints);
+    let of_several = session.open_cursors.by_name.values_mut().map(|cursor| &mut cursor.savepoints);
+    of_shards.chain(of_several).for_each(|savepoints| *savepoints = savepoint.min(*savepoints));
+    session.portals.release(savepoint);
+}
 
-    /// ROLLBACK TO the savepoint of this index: the shards have closed the portals that were made after it.
-    pub(super) async fn forget_portals_after(&mut self, savepoint: usize) {
-        self.portals.forget_after(savepoint);
-        self.cursors.retain(|_, cursor| cursor.life == Life::Held || cursor.savepoints <= savepoint);
-        self.forget_those(|cursor| cursor.savepoints > savepoint).await;
-    }
+/// ROLLBACK TO the savepoint of this index: the shards have closed the portals that were made after it.
+pub(super) async fn forget_portals_after(session: &mut Session, savepoint: usize) {
+    session.portals.forget_after(savepoint);
+    session.cursors.retain(|_, cursor| cursor.life == Life::Held || cursor.savepoints <= savepoint);
+    forget_those(session, |cursor| cursor.savepoints > savepoint).await;
+}
 
-    async fn forget_those(&mut self, is_gone: impl Fn(&Cursor) -> bool) {
-        let gone = self.open_cursors.by_name.extract_if(|_, cursor| is_gone(cursor));
-        let gone: Vec<(Bytes, Cursor)> = gone.collect();
-        for (name, cursor) in gone {
-            self.portals.remove(&name);
-            if let Source::Gathered(cursor) = cursor.source {
-                Box::pin(self.end_gathered(*cursor)).await;
-            }
+async fn forget_those(session: &mut Session, is_gone: impl Fn(&Cursor) -> bool) {
+    let gone = session.open_cursors.by_name.extract_if(|_, cursor| is_gone(cursor));
+    let gone: Vec<(Bytes, Cursor)> = gone.collect();
+    for (name, cursor) in gone {
+        session.portals.remove(&name);
+        if let Source::Gathered(cursor) = cursor.source {
+            Box::pin(gathered::end_gathered(session, *cursor)).await;
         }
     }
 }

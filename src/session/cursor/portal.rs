@@ -12,235 +12,232 @@ use super::super::{Failure, Session};
 use super::command::{BINARY, TEXT};
 use super::merged::NotMerged;
 use super::{Cursor, Source};
+use super::{gathered, kept, merged};
 use crate::backend::Connection;
 use crate::error::PgError;
 use crate::execute::gather::{Fetch, Opening};
 use crate::plan::Gathering;
 use crate::routing::Inputs;
+use crate::session::cursor;
 use crate::session::protocol::portals::cannot_be_run;
 use crate::session::protocol::statement::{Portal, Statement};
+use crate::session::reads::{gather, scatter};
 use crate::shardmap::ShardId;
 use crate::sql::analysis::Merge;
 use crate::wire::{self, originate, shard_tag};
 
-impl Session {
-    /// A portal over several shards has been bound.
-    pub(in crate::session) async fn portal_bound(&mut self, name: &Bytes) -> Result<(), Failure> {
-        let is_block = self.transaction.is_open() && !self.batch.is_implicit;
-        // Rows are locked when it is executed.
-        let has_locks = matches!(self.portals.get(name), Some(Portal::Scatter { statement, .. }) if statement.has_locks());
-        if name.is_empty() || !is_block || has_locks || self.has_bad_count(name).await? {
+/// A portal over several shards has been bound.
+pub(in crate::session) async fn portal_bound(session: &mut Session, name: &Bytes) -> Result<(), Failure> {
+    let is_block = session.transaction.is_open() && !session.batch.is_implicit;
+    // Rows are locked when it is executed.
+    let has_locks = matches!(session.portals.get(name), Some(Portal::Scatter { statement, .. }) if statement.has_locks());
+    if name.is_empty() || !is_block || has_locks || has_bad_count(session, name).await? {
+        return Ok(());
+    }
+    let is_gathered = matches!(session.portals.get(name), Some(Portal::Gather { .. }));
+    match Box::pin(open_portal(session, name)).await {
+        // Execute comes to it again.
+        Err(Failure::Shard(error)) if is_gathered && gathered::is_late(session, &error) => Ok(()),
+        opened => opened,
+    }
+}
+
+/// A negative LIMIT or OFFSET is an error of Execute.
+async fn has_bad_count(session: &mut Session, name: &Bytes) -> Result<bool, Failure> {
+    let Some(Portal::Scatter { statement, bind, .. }) = session.portals.get(name) else { return Ok(false) };
+    let (statement, bind) = (Arc::clone(statement), bind.clone());
+    let Some(Ok(merge)) = statement.analysis().map(|analysis| analysis.merge.as_ref()) else { return Ok(false) };
+    let types = &session.describe(&statement).await?.parameter_types;
+    Ok(scatter::spec(session, merge, &Inputs::bound(statement.text(), &statement.literals, &wire::bind(&bind)?, types)).is_err())
+}
+
+/// The unnamed portal of a shard is also that of the proxy's own statements and of those on several shards: `number` says whether
+/// it is still the client's.
+pub(in crate::session) async fn forward_to_portal(
+    session: &mut Session,
+    shard: ShardId,
+    name: &[u8],
+    number: u32,
+    write: impl FnOnce(&mut Connection),
+) -> Result<(), Failure> {
+    let mut is_there = true;
+    let write_to_portal = |connection: &mut Connection| {
+        is_there = !name.is_empty() || connection.unnamed_portal() == number;
+        if is_there {
+            write(connection);
+        }
+    };
+    session.forward(shard, write_to_portal).await?;
+    if is_there { Ok(()) } else { Err(displaced().into()) }
+}
+
+/// Execute of a portal over several shards.
+pub(in crate::session) async fn execute_several(session: &mut Session, name: &[u8], row_limit: i32) -> Result<(), Failure> {
+    let name = Bytes::copy_from_slice(name);
+    match session.portals.get(&name) {
+        Some(Portal::Finished { .. }) => {
+            originate::command_complete(&mut session.client.output, "SELECT 0");
             return Ok(());
         }
-        let is_gathered = matches!(self.portals.get(name), Some(Portal::Gather { .. }));
-        match Box::pin(self.open_portal(name)).await {
-            // Execute comes to it again.
-            Err(Failure::Shard(error)) if is_gathered && self.is_late(&error) => Ok(()),
-            opened => opened,
-        }
+        Some(
+            Portal::Scatter { .. }
+            | Portal::Gather { .. }
+            | Portal::Shard { .. }
+            | Portal::Own { .. }
+            | Portal::Write { .. }
+            | Portal::Spent { .. },
+        )
+        | None => {}
     }
-
-    /// A negative LIMIT or OFFSET is an error of Execute.
-    async fn has_bad_count(&mut self, name: &Bytes) -> Result<bool, Failure> {
-        let Some(Portal::Scatter { statement, bind, .. }) = self.portals.get(name) else { return Ok(false) };
-        let (statement, bind) = (Arc::clone(statement), bind.clone());
-        let Some(Ok(merge)) = statement.analysis().map(|analysis| analysis.merge.as_ref()) else { return Ok(false) };
-        let types = &self.describe(&statement).await?.parameter_types;
-        Ok(self.spec(merge, &Inputs::bound(statement.text(), &statement.literals, &wire::bind(&bind)?, types)).is_err())
-    }
-
-    /// The unnamed portal of a shard is also that of the proxy's own statements and of those on several shards: `number` says whether
-    /// it is still the client's.
-    pub(in crate::session) async fn forward_to_portal(
-        &mut self,
-        shard: ShardId,
-        name: &[u8],
-        number: u32,
-        write: impl FnOnce(&mut Connection),
-    ) -> Result<(), Failure> {
-        let mut is_there = true;
-        let write_to_portal = |connection: &mut Connection| {
-            is_there = !name.is_empty() || connection.unnamed_portal() == number;
-            if is_there {
-                write(connection);
+    if !session.open_cursors.contains(&name) {
+        if row_limit <= 0 {
+            let run = Box::pin(execute_whole(session, &name)).await;
+            if run.is_err() {
+                session.spend(&name, &run);
             }
+            return run;
+        }
+        if !session.transaction.is_open() {
+            session.begin_for_pipeline();
+        }
+        let opened = match locks_a_few(session, &name) {
+            true => Box::pin(kept::open_locked(session, &name)).await,
+            false => Box::pin(open_portal(session, &name)).await,
         };
-        self.forward(shard, write_to_portal).await?;
-        if is_there { Ok(()) } else { Err(displaced().into()) }
-    }
-
-    /// Execute of a portal over several shards.
-    pub(in crate::session) async fn execute_several(&mut self, name: &[u8], row_limit: i32) -> Result<(), Failure> {
-        let name = Bytes::copy_from_slice(name);
-        match self.portals.get(&name) {
-            Some(Portal::Finished { .. }) => {
-                originate::command_complete(&mut self.client.output, "SELECT 0");
-                return Ok(());
-            }
-            Some(
-                Portal::Scatter { .. }
-                | Portal::Gather { .. }
-                | Portal::Shard { .. }
-                | Portal::Own { .. }
-                | Portal::Write { .. }
-                | Portal::Spent { .. },
-            )
-            | None => {}
+        if opened.is_err() {
+            session.spend(&name, &opened);
         }
-        if !self.open_cursors.contains(&name) {
-            if row_limit <= 0 {
-                let run = Box::pin(self.execute_whole(&name)).await;
-                if run.is_err() {
-                    self.spend(&name, &run);
-                }
-                return run;
-            }
-            if !self.transaction.is_open() {
-                self.begin_for_pipeline();
-            }
-            let opened = match self.locks_a_few(&name) {
-                true => Box::pin(self.open_locked(&name)).await,
-                false => Box::pin(self.open_portal(&name)).await,
+        opened?;
+    }
+    execute_opened(session, &name, row_limit).await
+}
+
+/// Row locks with LIMIT.
+fn locks_a_few(session: &Session, name: &Bytes) -> bool {
+    let Some(Portal::Scatter { statement, .. }) = session.portals.get(name) else { return false };
+    let has_limit = |merge: &Merge| merge.locking.is_some() && merge.limit.is_some();
+    statement.analysis().and_then(|analysis| analysis.merge.as_ref().ok()).is_some_and(|merge| has_limit(merge))
+}
+
+/// Execute of a portal that is a cursor already.
+pub(in crate::session) async fn execute_opened(session: &mut Session, name: &Bytes, row_limit: i32) -> Result<(), Failure> {
+    let Some(mut cursor) = session.open_cursors.by_name.remove(name) else {
+        return Err(PgError::internal("a portal that was not opened").into());
+    };
+    let run = run_portal(session, name, &mut cursor, row_limit).await;
+    if run.is_err() && matches!(cursor.source, Source::Merged(_) | Source::Late(_)) {
+        cursor.source = Source::Failed;
+    }
+    session.open_cursors.by_name.insert(name.clone(), cursor);
+    run
+}
+
+/// Its answer streams through, and nothing is left.
+async fn execute_whole(session: &mut Session, name: &Bytes) -> Result<(), Failure> {
+    let (statement, bind) = match session.portals.get(name) {
+        Some(Portal::Scatter { statement, bind, reach }) => {
+            let (statement, bind, reach) = (Arc::clone(statement), bind.clone(), reach.clone());
+            let values = wire::bind(&bind)?;
+            Box::pin(scatter::scatter_bound(session, &statement, &values, &reach, false)).await?;
+            (statement, bind)
+        }
+        Some(Portal::Gather { statement, bind, gathering }) => {
+            let (statement, bind, gathering) = (Arc::clone(statement), bind.clone(), Arc::clone(gathering));
+            let values = wire::bind(&bind)?;
+            Box::pin(gather::gather_bound(session, &statement, &values, &gathering, false)).await?;
+            (statement, bind)
+        }
+        Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Write { .. } | Portal::Finished { .. } | Portal::Spent { .. })
+        | None => {
+            return Err(PgError::internal("not a portal over several shards").into());
+        }
+    };
+    if let Some(portal) = session.portals.get_mut(name) {
+        *portal = Portal::Finished { statement, bind };
+    }
+    Ok(())
+}
+
+async fn run_portal(session: &mut Session, name: &Bytes, cursor: &mut Cursor, row_limit: i32) -> Result<(), Failure> {
+    match &mut cursor.source {
+        Source::Gathered(gathered) => {
+            let fetch = Fetch::Execute { portal: scratch_name(name), row_limit };
+            gathered::fetch_gathered(session, gathered, fetch).await
+        }
+        Source::Merged(merged) => {
+            let bind = match session.portals.get(name) {
+                Some(Portal::Scatter { bind, .. } | Portal::Gather { bind, .. }) => Some(bind.clone()),
+                // DECLARE has made it.
+                None => None,
+                Some(
+                    Portal::Shard { .. }
+                    | Portal::Own { .. }
+                    | Portal::Write { .. }
+                    | Portal::Finished { .. }
+                    | Portal::Spent { .. },
+                ) => return Err(PgError::internal("a cursor without its portal").into()),
             };
-            if opened.is_err() {
-                self.spend(&name, &opened);
+            let formats = match &bind {
+                Some(bind) => wire::bind(bind)?.result_formats,
+                None if cursor.is_binary => BINARY,
+                None => TEXT,
+            };
+            let wanted = u64::try_from(row_limit).ok().filter(|limit| *limit > 0);
+            let given = merged::fetch_merged(session, (merged, cursor.savepoints), wanted, Some(formats)).await?;
+            if wanted == Some(given) {
+                originate::bare(&mut session.client.output, shard_tag::PORTAL_SUSPENDED);
+            } else {
+                originate::command_complete(&mut session.client.output, &format!("SELECT {given}"));
             }
-            opened?;
+            Ok(())
         }
-        self.execute_opened(&name, row_limit).await
-    }
-
-    /// Row locks with LIMIT.
-    fn locks_a_few(&self, name: &Bytes) -> bool {
-        let Some(Portal::Scatter { statement, .. }) = self.portals.get(name) else { return false };
-        let has_limit = |merge: &Merge| merge.locking.is_some() && merge.limit.is_some();
-        statement.analysis().and_then(|analysis| analysis.merge.as_ref().ok()).is_some_and(|merge| has_limit(merge))
-    }
-
-    /// Execute of a portal that is a cursor already.
-    pub(in crate::session) async fn execute_opened(&mut self, name: &Bytes, row_limit: i32) -> Result<(), Failure> {
-        let Some(mut cursor) = self.open_cursors.by_name.remove(name) else {
-            return Err(PgError::internal("a portal that was not opened").into());
-        };
-        let run = self.run_portal(name, &mut cursor, row_limit).await;
-        if run.is_err() && matches!(cursor.source, Source::Merged(_) | Source::Late(_)) {
-            cursor.source = Source::Failed;
+        Source::Kept(kept) => {
+            kept::give_kept(session, kept, u64::try_from(row_limit).ok().filter(|limit| *limit > 0));
+            Ok(())
         }
-        self.open_cursors.by_name.insert(name.clone(), cursor);
-        run
+        Source::Late(error) => Err(Failure::Shard(error.clone())),
+        Source::Failed => Err(cannot_be_run(name).into()),
     }
+}
 
-    /// Its answer streams through, and nothing is left.
-    async fn execute_whole(&mut self, name: &Bytes) -> Result<(), Failure> {
-        let (statement, bind) = match self.portals.get(name) {
-            Some(Portal::Scatter { statement, bind, reach }) => {
-                let (statement, bind, reach) = (Arc::clone(statement), bind.clone(), reach.clone());
-                let values = wire::bind(&bind)?;
-                Box::pin(self.scatter_bound(&statement, &values, &reach, false)).await?;
-                (statement, bind)
-            }
-            Some(Portal::Gather { statement, bind, gathering }) => {
-                let (statement, bind, gathering) = (Arc::clone(statement), bind.clone(), Arc::clone(gathering));
-                let values = wire::bind(&bind)?;
-                Box::pin(self.gather_bound(&statement, &values, &gathering, false)).await?;
-                (statement, bind)
-            }
-            Some(
-                Portal::Shard { .. } | Portal::Own { .. } | Portal::Write { .. } | Portal::Finished { .. } | Portal::Spent { .. },
-            )
-            | None => {
-                return Err(PgError::internal("not a portal over several shards").into());
-            }
-        };
-        if let Some(portal) = self.portals.get_mut(name) {
-            *portal = Portal::Finished { statement, bind };
-        }
-        Ok(())
-    }
-
-    async fn run_portal(&mut self, name: &Bytes, cursor: &mut Cursor, row_limit: i32) -> Result<(), Failure> {
-        match &mut cursor.source {
-            Source::Gathered(gathered) => {
-                let fetch = Fetch::Execute { portal: scratch_name(name), row_limit };
-                self.fetch_gathered(gathered, fetch).await
-            }
-            Source::Merged(merged) => {
-                let bind = match self.portals.get(name) {
-                    Some(Portal::Scatter { bind, .. } | Portal::Gather { bind, .. }) => Some(bind.clone()),
-                    // DECLARE has made it.
-                    None => None,
-                    Some(
-                        Portal::Shard { .. }
-                        | Portal::Own { .. }
-                        | Portal::Write { .. }
-                        | Portal::Finished { .. }
-                        | Portal::Spent { .. },
-                    ) => return Err(PgError::internal("a cursor without its portal").into()),
-                };
-                let formats = match &bind {
-                    Some(bind) => wire::bind(bind)?.result_formats,
-                    None if cursor.is_binary => BINARY,
-                    None => TEXT,
-                };
-                let wanted = u64::try_from(row_limit).ok().filter(|limit| *limit > 0);
-                let given = self.fetch_merged((merged, cursor.savepoints), wanted, Some(formats)).await?;
-                if wanted == Some(given) {
-                    originate::bare(&mut self.client.output, shard_tag::PORTAL_SUSPENDED);
-                } else {
-                    originate::command_complete(&mut self.client.output, &format!("SELECT {given}"));
+async fn open_portal(session: &mut Session, name: &Bytes) -> Result<(), Failure> {
+    cursor::check_cursor_count(session)?;
+    let cursor = match session.portals.get(name) {
+        Some(Portal::Scatter { statement, bind, reach }) => {
+            let (statement, bind, reach) = (Arc::clone(statement), bind.clone(), reach.clone());
+            let values = wire::bind(&bind)?;
+            match Box::pin(merged::open_merged(session, &statement, &values, &reach)).await {
+                Ok(cursor) => cursor,
+                Err(NotMerged::Inexact(reason)) => {
+                    let analysis = statement.analysis().ok_or_else(|| PgError::internal("a portal over nothing"))?;
+                    let gathering = scatter::instead(session, reach, analysis, statement.text(), reason)?;
+                    open_gathered_portal(session, name, &statement, &bind, &gathering).await?
                 }
-                Ok(())
+                Err(NotMerged::Failed(failure)) => return Err(failure),
             }
-            Source::Kept(kept) => {
-                self.give_kept(kept, u64::try_from(row_limit).ok().filter(|limit| *limit > 0));
-                Ok(())
-            }
-            Source::Late(error) => Err(Failure::Shard(error.clone())),
-            Source::Failed => Err(cannot_be_run(name).into()),
         }
-    }
+        Some(Portal::Gather { statement, bind, gathering }) => {
+            let (statement, bind, gathering) = (Arc::clone(statement), bind.clone(), Arc::clone(gathering));
+            open_gathered_portal(session, name, &statement, &bind, &gathering).await?
+        }
+        Some(Portal::Shard { .. } | Portal::Own { .. } | Portal::Write { .. } | Portal::Finished { .. } | Portal::Spent { .. })
+        | None => {
+            return Err(PgError::internal("not a portal over several shards").into());
+        }
+    };
+    cursor::keep_cursor(session, name.clone(), cursor);
+    Ok(())
+}
 
-    async fn open_portal(&mut self, name: &Bytes) -> Result<(), Failure> {
-        self.check_cursor_count()?;
-        let cursor = match self.portals.get(name) {
-            Some(Portal::Scatter { statement, bind, reach }) => {
-                let (statement, bind, reach) = (Arc::clone(statement), bind.clone(), reach.clone());
-                let values = wire::bind(&bind)?;
-                match Box::pin(self.open_merged(&statement, &values, &reach)).await {
-                    Ok(cursor) => cursor,
-                    Err(NotMerged::Inexact(reason)) => {
-                        let analysis = statement.analysis().ok_or_else(|| PgError::internal("a portal over nothing"))?;
-                        let gathering = self.instead(reach, analysis, statement.text(), reason)?;
-                        self.open_gathered_portal(name, &statement, &bind, &gathering).await?
-                    }
-                    Err(NotMerged::Failed(failure)) => return Err(failure),
-                }
-            }
-            Some(Portal::Gather { statement, bind, gathering }) => {
-                let (statement, bind, gathering) = (Arc::clone(statement), bind.clone(), Arc::clone(gathering));
-                self.open_gathered_portal(name, &statement, &bind, &gathering).await?
-            }
-            Some(
-                Portal::Shard { .. } | Portal::Own { .. } | Portal::Write { .. } | Portal::Finished { .. } | Portal::Spent { .. },
-            )
-            | None => {
-                return Err(PgError::internal("not a portal over several shards").into());
-            }
-        };
-        self.keep_cursor(name.clone(), cursor);
-        Ok(())
-    }
-
-    async fn open_gathered_portal(
-        &mut self,
-        name: &Bytes,
-        statement: &Arc<Statement>,
-        bind: &Bytes,
-        gathering: &Gathering,
-    ) -> Result<Cursor, Failure> {
-        let bind = wire::bind(bind)?;
-        self.open_gathered(statement, gathering, &bind, Opening::Portal(scratch_name(name))).await
-    }
+async fn open_gathered_portal(
+    session: &mut Session,
+    name: &Bytes,
+    statement: &Arc<Statement>,
+    bind: &Bytes,
+    gathering: &Gathering,
+) -> Result<Cursor, Failure> {
+    let bind = wire::bind(bind)?;
+    gathered::open_gathered(session, statement, gathering, &bind, Opening::Portal(scratch_name(name))).await
 }
 
 fn displaced() -> PgError {

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::own_catalog::READER_PATIENCE;
+use super::{every_shard, own_catalog};
 use crate::backend::catalog_reader::Known;
 use crate::backend::schema_reader::{self, READ_TIMEOUT};
 use crate::catalog::{Definitions, ObjectName};
@@ -43,70 +44,68 @@ impl Difference {
     }
 }
 
-impl Session {
-    /// The shards run the text of a call that changes the schema, and answer as to a simple query: in text.
-    pub(in crate::session) async fn check_formats_of_call(
-        &mut self,
-        statement: &Arc<Statement>,
-        bind: &wire::Bind<'_>,
-    ) -> Result<(), Failure> {
-        let description = self.describe(statement).await?;
-        let rows = description.rows.as_deref().map(wire::row_description).transpose().map_err(SessionEnd::from)?;
-        let is_alike = |field: &FieldDescription| ALIKE_IN_BOTH_FORMATS.contains(&field.type_oid);
-        let mut fields = rows.iter().flatten().enumerate();
-        match fields.find(|(index, field)| bind.result_format(*index) == Format::Binary && !is_alike(field)) {
-            None => Ok(()),
-            Some((_, field)) => Err(PgError::unsupported(
-                format!("column \"{}\" of this call is not supported in the binary format", String::from_utf8_lossy(&field.name)),
-                "The call changes the schema on every shard, which answer it in text.",
-                "Send it by the simple query protocol, or cast the column to text.",
-            )
-            .into()),
-        }
+/// The shards run the text of a call that changes the schema, and answer as to a simple query: in text.
+pub(in crate::session) async fn check_formats_of_call(
+    session: &mut Session,
+    statement: &Arc<Statement>,
+    bind: &wire::Bind<'_>,
+) -> Result<(), Failure> {
+    let description = session.describe(statement).await?;
+    let rows = description.rows.as_deref().map(wire::row_description).transpose().map_err(SessionEnd::from)?;
+    let is_alike = |field: &FieldDescription| ALIKE_IN_BOTH_FORMATS.contains(&field.type_oid);
+    let mut fields = rows.iter().flatten().enumerate();
+    match fields.find(|(index, field)| bind.result_format(*index) == Format::Binary && !is_alike(field)) {
+        None => Ok(()),
+        Some((_, field)) => Err(PgError::unsupported(
+            format!("column \"{}\" of this call is not supported in the binary format", String::from_utf8_lossy(&field.name)),
+            "The call changes the schema on every shard, which answer it in text.",
+            "Send it by the simple query protocol, or cast the column to text.",
+        )
+        .into()),
     }
+}
 
-    /// The body's text on each of them, in the open transaction.
-    pub(super) async fn run_body_on_each(&mut self, shards: &[Arc<Shard>], text: &str) -> Result<(), Failure> {
-        self.run_on_each(shards, text).await?;
-        if shards.len() < 2 {
-            return Ok(());
-        }
-        let mut known = self.known_of(shards).await?;
-        let mut found = Box::pin(self.differences_within(&mut known)).await?;
-        if !found.is_empty() {
-            let again = Box::pin(self.differences_within(&mut known)).await?;
-            found.retain(|difference| difference.is_among(&again));
-        }
-        if !found.is_empty() {
-            let before = Box::pin(differences_outside(&mut known)).await?;
-            found.retain(|difference| !difference.is_among(&before));
-        }
-        match (shards.first(), found.is_empty()) {
-            (Some(first), false) => Err(made_otherwise(first, &found).into()),
-            _ => Ok(()),
-        }
+/// The body's text on each of them, in the open transaction.
+pub(super) async fn run_body_on_each(session: &mut Session, shards: &[Arc<Shard>], text: &str) -> Result<(), Failure> {
+    every_shard::run_on_each(session, shards, text).await?;
+    if shards.len() < 2 {
+        return Ok(());
     }
+    let mut known = known_of(session, shards).await?;
+    let mut found = Box::pin(differences_within(session, &mut known)).await?;
+    if !found.is_empty() {
+        let again = Box::pin(differences_within(session, &mut known)).await?;
+        found.retain(|difference| difference.is_among(&again));
+    }
+    if !found.is_empty() {
+        let before = Box::pin(differences_outside(&mut known)).await?;
+        found.retain(|difference| !difference.is_among(&before));
+    }
+    match (shards.first(), found.is_empty()) {
+        (Some(first), false) => Err(made_otherwise(first, &found).into()),
+        _ => Ok(()),
+    }
+}
 
-    /// The texts that each of them had when it was read last: those that the body has made are new, and printed.
-    async fn known_of(&self, shards: &[Arc<Shard>]) -> Result<Vec<(Arc<Shard>, Known)>, Failure> {
-        let mut known = Vec::new();
-        for shard in shards {
-            let reader = self.gateway.control.schema_readers().of(shard, READER_PATIENCE).await;
-            known.push((Arc::clone(shard), reader.map(|reader| reader.known().clone()).unwrap_or_default()));
-        }
-        Ok(known)
+/// The texts that each of them had when it was read last: those that the body has made are new, and printed.
+async fn known_of(session: &Session, shards: &[Arc<Shard>]) -> Result<Vec<(Arc<Shard>, Known)>, Failure> {
+    let mut known = Vec::new();
+    for shard in shards {
+        let reader = session.gateway.control.schema_readers().of(shard, READER_PATIENCE).await;
+        known.push((Arc::clone(shard), reader.map(|reader| reader.known().clone()).unwrap_or_default()));
     }
+    Ok(known)
+}
 
-    /// As the open transaction sees them. All of it within the time that one reading has.
-    async fn differences_within(&mut self, known: &mut [(Arc<Shard>, Known)]) -> Result<Vec<Difference>, Failure> {
-        let deadline = Instant::now() + READ_TIMEOUT;
-        let mut catalogs = Vec::new();
-        for (shard, known) in known {
-            let index = self.transaction.index_of(shard.id).ok_or_else(|| PgError::internal("a shard has not run a body"))?;
-            catalogs.push((&**shard, self.read_catalog_within(index, known, deadline).await?.definitions));
-        }
-        Ok(differences(&catalogs))
+/// As the open transaction sees them. All of it within the time that one reading has.
+async fn differences_within(session: &mut Session, known: &mut [(Arc<Shard>, Known)]) -> Result<Vec<Difference>, Failure> {
+    let deadline = Instant::now() + READ_TIMEOUT;
+    let mut catalogs = Vec::new();
+    for (shard, known) in known {
+        let index = session.transaction.index_of(shard.id).ok_or_else(|| PgError::internal("a shard has not run a body"))?;
+        catalogs.push((&**shard, own_catalog::read_catalog_within(session, index, known, deadline).await?.definitions));
     }
+    Ok(differences(&catalogs))
 }
 
 /// As everybody else does.

@@ -158,45 +158,43 @@ const DIFFERENCES_MAX: usize = 5;
 /// Differences that one look logs.
 const LOGGED_MAX: usize = 20;
 
-impl Session {
-    /// A statement over several shards needs its tables alike on them.
-    pub(in crate::session) fn check_drift(&self, parts: &[Part]) -> Result<(), Failure> {
-        let drift = self.gateway.drift.load();
-        if drift.is_empty() {
-            return Ok(());
-        }
-        let groups: Vec<GroupId> = parts
-            .iter()
-            .filter_map(|part| match part {
-                Part::Sharded { group, .. } => Some(*group),
-                Part::Home => None,
-            })
-            .collect();
-        let is_used = |table: &Table| matches!(&table.kind, TableKind::Sharded { group, .. } if groups.contains(group));
-        self.refuse_drifted(&drift, is_used)
+/// A statement over several shards needs its tables alike on them.
+pub(in crate::session) fn check_drift(session: &Session, parts: &[Part]) -> Result<(), Failure> {
+    let drift = session.gateway.drift.load();
+    if drift.is_empty() {
+        return Ok(());
     }
+    let groups: Vec<GroupId> = parts
+        .iter()
+        .filter_map(|part| match part {
+            Part::Sharded { group, .. } => Some(*group),
+            Part::Home => None,
+        })
+        .collect();
+    let is_used = |table: &Table| matches!(&table.kind, TableKind::Sharded { group, .. } if groups.contains(group));
+    refuse_drifted(session, &drift, is_used)
+}
 
-    /// A write to every copy of a reference table.
-    pub(in crate::session) fn check_drift_of_copies(&self) -> Result<(), Failure> {
-        let drift = self.gateway.drift.load();
-        if drift.is_empty() {
-            return Ok(());
-        }
-        self.refuse_drifted(&drift, |table| table.kind == TableKind::Reference)
+/// A write to every copy of a reference table.
+pub(in crate::session) fn check_drift_of_copies(session: &Session) -> Result<(), Failure> {
+    let drift = session.gateway.drift.load();
+    if drift.is_empty() {
+        return Ok(());
     }
+    refuse_drifted(session, &drift, |table| table.kind == TableKind::Reference)
+}
 
-    fn refuse_drifted(&self, drift: &Drift, is_used: impl Fn(&Table) -> bool) -> Result<(), Failure> {
-        let map = self.gateway.map.load();
-        let drifted = drift.iter().find(|(name, _)| map.tables.get(*name).is_some_and(|table| is_used(table)));
-        match drifted {
-            None => Ok(()),
-            Some(((_, table), what)) => Err(PgError::unsupported(
-                format!("table \"{table}\" is not the same on all shards"),
-                what.clone(),
-                "Make the tables alike: a schema change behind the comment /* shardgate: shard=name */ is made on that shard alone; \
+fn refuse_drifted(session: &Session, drift: &Drift, is_used: impl Fn(&Table) -> bool) -> Result<(), Failure> {
+    let map = session.gateway.map.load();
+    let drifted = drift.iter().find(|(name, _)| map.tables.get(*name).is_some_and(|table| is_used(table)));
+    match drifted {
+        None => Ok(()),
+        Some(((_, table), what)) => Err(PgError::unsupported(
+            format!("table \"{table}\" is not the same on all shards"),
+            what.clone(),
+            "Make the tables alike: a schema change behind the comment /* shardgate: shard=name */ is made on that shard alone; \
                  \"shardgate check\" lists all differences. It is noticed within a minute.",
-            )
-            .into()),
-        }
+        )
+        .into()),
     }
 }

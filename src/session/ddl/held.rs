@@ -10,43 +10,40 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::redefined::until;
+use super::{own_catalog, redefined};
 use crate::backend::schema_reader::OPENS_SOON;
 use crate::error::{PgError, SqlState};
 use crate::session::gateway::Gateway;
 use crate::session::{Failure, Session};
 
-impl Session {
-    /// The context is current, and lacks what the text names.
-    pub(in crate::session) async fn wait_while_held(&mut self, text: &str) -> Result<(), Failure> {
-        if self.own_catalog().is_some() {
-            return Err(not_known().into());
-        }
-        let is_under_way = self.is_under_way();
-        let held_until = is_under_way.then(|| Instant::now() + HELD_PATIENCE);
-        let (gateway, cancel, patience) = (Arc::clone(&self.gateway), Arc::clone(&self.cancel), self.patience());
-        while self.context.catalog.held.may_concern(text) {
-            if !is_under_way {
-                // Changes of the schema wait for those who hold an older map.
-                self.transaction.pinned_map.unpin();
-            }
-            tokio::select! {
-                biased;
-                looked = gateway.look_for_held() => looked?,
-                failure = patience.ends(&cancel) => return Err(failure),
-                () = until(held_until) => return Err(not_known().into()),
-            }
-            self.refresh_context().await?;
-        }
-        Ok(())
+/// The context is current, and lacks what the text names.
+pub(in crate::session) async fn wait_while_held(session: &mut Session, text: &str) -> Result<(), Failure> {
+    if own_catalog::own_catalog(session).is_some() {
+        return Err(not_known().into());
     }
+    let is_under_way = redefined::is_under_way(session);
+    let held_until = is_under_way.then(|| Instant::now() + HELD_PATIENCE);
+    let (gateway, cancel, patience) = (Arc::clone(&session.gateway), Arc::clone(&session.cancel), redefined::patience(session));
+    while session.context.catalog.held.may_concern(text) {
+        if !is_under_way {
+            // Changes of the schema wait for those who hold an older map.
+            session.transaction.pinned_map.unpin();
+        }
+        tokio::select! {
+            biased;
+            looked = gateway.look_for_held() => looked?,
+            failure = patience.ends(&cancel) => return Err(failure),
+            () = until(held_until) => return Err(not_known().into()),
+        }
+        session.refresh_context().await?;
+    }
+    Ok(())
 }
 
-impl Session {
-    /// What has not waited, such as a text that another one has led to, is not planned by half of what it uses.
-    #[inline]
-    pub(in crate::session) fn check_not_held(&self, text: &str) -> Result<(), PgError> {
-        if self.context.catalog.held.may_concern(text) { Err(not_known()) } else { Ok(()) }
-    }
+/// What has not waited, such as a text that another one has led to, is not planned by half of what it uses.
+#[inline]
+pub(in crate::session) fn check_not_held(session: &Session, text: &str) -> Result<(), PgError> {
+    if session.context.catalog.held.may_concern(text) { Err(not_known()) } else { Ok(()) }
 }
 
 impl Gateway {

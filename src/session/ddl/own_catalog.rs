@@ -41,108 +41,105 @@ pub(in crate::session) struct OwnCatalog {
     known: Known,
 }
 
-impl Session {
-    /// The transaction's own, where it has one that shows what it has done so far.
-    pub(in crate::session) fn own_catalog(&self) -> Option<&Arc<Catalog>> {
-        let change = self.transaction.schema_change.as_ref()?;
-        let own = change.own.as_ref()?;
-        let is_current =
-            own.version == change.version && self.transaction.is_open() && Arc::ptr_eq(&own.shared, &self.gateway.catalog.load());
-        is_current.then_some(&own.catalog)
-    }
+/// The transaction's own, where it has one that shows what it has done so far.
+pub(in crate::session) fn own_catalog(session: &Session) -> Option<&Arc<Catalog>> {
+    let change = session.transaction.schema_change.as_ref()?;
+    let own = change.own.as_ref()?;
+    let is_current =
+        own.version == change.version && session.transaction.is_open() && Arc::ptr_eq(&own.shared, &session.gateway.catalog.load());
+    is_current.then_some(&own.catalog)
+}
 
-    /// Another connection may compute with rows of the transaction: it has the same functions and types.
-    pub(in crate::session) fn has_shared_code(&self) -> bool {
-        let own = self.transaction.schema_change.as_ref().map(|change| change.own.as_ref());
-        own.is_none_or(|own| own.is_some_and(|own| !own.has_other_code && self.own_catalog().is_some()))
-    }
+/// Another connection may compute with rows of the transaction: it has the same functions and types.
+pub(in crate::session) fn has_shared_code(session: &Session) -> bool {
+    let own = session.transaction.schema_change.as_ref().map(|change| change.own.as_ref());
+    own.is_none_or(|own| own.is_some_and(|own| !own.has_other_code && own_catalog(session).is_some()))
+}
 
-    /// The version of the shared catalogue that the context goes with: by it all sessions know the oids of the shards.
-    pub(in crate::session) fn shared_catalog_version(&self) -> u64 {
-        let own = self.transaction.schema_change.as_ref().and_then(|change| change.own.as_ref());
-        let own = own.filter(|own| Arc::ptr_eq(&own.catalog, &self.context.catalog));
-        own.map_or(self.context.catalog.version, |own| own.shared.version)
-    }
+/// The version of the shared catalogue that the context goes with: by it all sessions know the oids of the shards.
+pub(in crate::session) fn shared_catalog_version(session: &Session) -> u64 {
+    let own = session.transaction.schema_change.as_ref().and_then(|change| change.own.as_ref());
+    let own = own.filter(|own| Arc::ptr_eq(&own.catalog, &session.context.catalog));
+    own.map_or(session.context.catalog.version, |own| own.shared.version)
+}
 
-    /// The transaction has changed the schema, and these statements were read by what was there before.
-    pub(in crate::session) fn lacks_own_catalog(&self, analyzed: &Analyzed) -> bool {
-        self.transaction.schema_change.is_some()
-            && self.transaction.status == Status::Open
-            && self.own_catalog().is_none()
-            && analyzed.statements.iter().any(|statement| is_planned(statement) || self.is_guarded(statement))
-    }
+/// The transaction has changed the schema, and these statements were read by what was there before.
+pub(in crate::session) fn lacks_own_catalog(session: &Session, analyzed: &Analyzed) -> bool {
+    session.transaction.schema_change.is_some()
+        && session.transaction.status == Status::Open
+        && own_catalog(session).is_none()
+        && analyzed.statements.iter().any(|statement| is_planned(statement) || is_guarded(session, statement))
+}
 
-    /// A change of the schema about names that the transaction has given to tables of the map: what guards these would miss it.
-    fn is_guarded(&self, statement: &Analysis) -> bool {
-        let renames = self.transaction.schema_change.as_ref().is_some_and(|change| change.renames);
-        renames && matches!(statement.command, Command::Ddl { .. })
-    }
+/// A change of the schema about names that the transaction has given to tables of the map: what guards these would miss it.
+fn is_guarded(session: &Session, statement: &Analysis) -> bool {
+    let renames = session.transaction.schema_change.as_ref().is_some_and(|change| change.renames);
+    renames && matches!(statement.command, Command::Ddl { .. })
+}
 
-    /// Reads it in the transaction, which goes on as it was.
-    pub(in crate::session) async fn read_own_catalog(&mut self) -> Result<(), Failure> {
-        let home = self.home()?.id;
-        let has_begun =
-            |index: &usize| self.transaction.participants().get(*index).is_some_and(|participant| participant.has_begun);
-        // One shard alone was changed: for all others the schema is what it was.
-        let Some(index) = self.transaction.index_of(home).filter(has_begun) else { return Ok(()) };
-        self.check_snapshot_shows_schema()?;
-        let shared = self.gateway.catalog.load_full();
-        let known = self.transaction.schema_change.as_mut().and_then(|change| change.own.take()).map(|own| own.known);
-        let mut known = self.gateway.compared_with(known).await;
-        let mut catalog = self.read_catalog_within(index, &mut known, Instant::now() + READ_TIMEOUT).await?;
-        catalog.version = self.gateway.own_version();
-        if !same_oids(&shared, &catalog) {
-            Box::pin(self.learn_own_oids(catalog.version)).await?;
-        }
-        let has_other_code = !shared.definitions.agree_outside_relations(&catalog.definitions);
-        if let Some(change) = &mut self.transaction.schema_change {
-            let catalog = Arc::new(catalog);
-            change.own = Some(OwnCatalog { catalog, shared, version: change.version, has_other_code, known });
-        }
-        Ok(())
+/// Reads it in the transaction, which goes on as it was.
+pub(in crate::session) async fn read_own_catalog(session: &mut Session) -> Result<(), Failure> {
+    let home = session.home()?.id;
+    let has_begun = |index: &usize| session.transaction.participants().get(*index).is_some_and(|participant| participant.has_begun);
+    // One shard alone was changed: for all others the schema is what it was.
+    let Some(index) = session.transaction.index_of(home).filter(has_begun) else { return Ok(()) };
+    check_snapshot_shows_schema(session)?;
+    let shared = session.gateway.catalog.load_full();
+    let known = session.transaction.schema_change.as_mut().and_then(|change| change.own.take()).map(|own| own.known);
+    let mut known = session.gateway.compared_with(known).await;
+    let mut catalog = read_catalog_within(session, index, &mut known, Instant::now() + READ_TIMEOUT).await?;
+    catalog.version = session.gateway.own_version();
+    if !same_oids(&shared, &catalog) {
+        Box::pin(session.learn_own_oids(catalog.version)).await?;
     }
+    let has_other_code = !shared.definitions.agree_outside_relations(&catalog.definitions);
+    if let Some(change) = &mut session.transaction.schema_change {
+        let catalog = Arc::new(catalog);
+        change.own = Some(OwnCatalog { catalog, shared, version: change.version, has_other_code, known });
+    }
+    Ok(())
+}
 
-    /// What the open transaction sees on this participant, where it goes on as it was; without definitions that others hold. One that
-    /// has not answered by then is lost: its server may stand still, and the transaction holds its locks on the others.
-    pub(super) async fn read_catalog_within(
-        &mut self,
-        index: usize,
-        known: &mut Known,
-        deadline: Instant,
-    ) -> Result<Catalog, Failure> {
-        self.transaction.catch_up(index, &self.gateway.registry);
-        self.sync(index).await?;
-        let mut source = InTransaction(&mut self.transaction.at(index)?.connection);
-        let reading = Box::pin(catalog_reader::read_changes(&mut source, known, WhenHeld::LeaveOut));
-        match timeout_at(deadline, reading).await {
-            Ok(read) => read.map_err(|error| self.own_catalog_unread(index, error)),
-            Err(_) => Err(self.participant_lost(index, &ConnectionError::Io(io::ErrorKind::TimedOut.into()))),
-        }
+/// What the open transaction sees on this participant, where it goes on as it was; without definitions that others hold. One that
+/// has not answered by then is lost: its server may stand still, and the transaction holds its locks on the others.
+pub(super) async fn read_catalog_within(
+    session: &mut Session,
+    index: usize,
+    known: &mut Known,
+    deadline: Instant,
+) -> Result<Catalog, Failure> {
+    session.transaction.catch_up(index, &session.gateway.registry);
+    session.sync(index).await?;
+    let mut source = InTransaction(&mut session.transaction.at(index)?.connection);
+    let reading = Box::pin(catalog_reader::read_changes(&mut source, known, WhenHeld::LeaveOut));
+    match timeout_at(deadline, reading).await {
+        Ok(read) => read.map_err(|error| own_catalog_unread(session, index, error)),
+        Err(_) => Err(session.participant_lost(index, &ConnectionError::Io(io::ErrorKind::TimedOut.into()))),
     }
+}
 
-    fn own_catalog_unread(&mut self, index: usize, error: CatalogError) -> Failure {
-        let CatalogError::Query { source, .. } = &error else { return PgError::internal(error.to_string()).into() };
-        match source.downcast_ref() {
-            // Such as a timeout of the client's.
-            Some(ConnectionError::Refused { body, .. }) => Failure::Shard(error_frame(body)),
-            Some(lost) => self.participant_lost(index, lost),
-            None => PgError::internal(error.to_string()).into(),
-        }
+fn own_catalog_unread(session: &mut Session, index: usize, error: CatalogError) -> Failure {
+    let CatalogError::Query { source, .. } = &error else { return PgError::internal(error.to_string()).into() };
+    match source.downcast_ref() {
+        // Such as a timeout of the client's.
+        Some(ConnectionError::Refused { body, .. }) => Failure::Shard(error_frame(body)),
+        Some(lost) => session.participant_lost(index, lost),
+        None => PgError::internal(error.to_string()).into(),
     }
+}
 
-    /// Statements are planned by PostgreSQL as others have defined things meanwhile, which an older snapshot does not show.
-    fn check_snapshot_shows_schema(&self) -> Result<(), PgError> {
-        if !self.has_snapshot() {
-            return Ok(());
-        }
-        let begun = self.transaction.schema_change.as_ref().map(|change| change.schema_version);
-        let known = self.transaction.snapshots.map().map(|map| map.schema_version).or(begun);
-        if known == Some(self.gateway.map.load().schema_version) {
-            return Ok(());
-        }
-        Err(PgError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to a concurrent schema change")
-            .with_hint("Retry the transaction."))
+/// Statements are planned by PostgreSQL as others have defined things meanwhile, which an older snapshot does not show.
+fn check_snapshot_shows_schema(session: &Session) -> Result<(), PgError> {
+    if !session.has_snapshot() {
+        return Ok(());
     }
+    let begun = session.transaction.schema_change.as_ref().map(|change| change.schema_version);
+    let known = session.transaction.snapshots.map().map(|map| map.schema_version).or(begun);
+    if known == Some(session.gateway.map.load().schema_version) {
+        return Ok(());
+    }
+    Err(PgError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to a concurrent schema change")
+        .with_hint("Retry the transaction."))
 }
 
 impl Gateway {

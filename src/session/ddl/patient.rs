@@ -7,124 +7,135 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::{every_shard, redefined};
 use crate::backend::{Own, Stored};
+use crate::session::commands::command;
 use crate::session::transaction::replay::hidden_statement;
 use crate::session::{Failure, Session};
 use crate::shardmap::Shard;
 use crate::sql::ddl::ddl_locks::TableLocks;
 use crate::wire::{self, FrameHeader, shard_tag};
 
-impl Session {
-    /// One shard's part of a schema change, in the open transaction. `is_told`: its answer is the client's.
-    pub(in crate::session) async fn run_patiently(&mut self, shard: &Arc<Shard>, text: &str, is_told: bool) -> Result<(), Failure> {
-        self.together(std::slice::from_ref(shard), text, is_told).await
-    }
+/// One shard's part of a schema change, in the open transaction. `is_told`: its answer is the client's.
+pub(in crate::session) async fn run_patiently(
+    session: &mut Session,
+    shard: &Arc<Shard>,
+    text: &str,
+    is_told: bool,
+) -> Result<(), Failure> {
+    together(session, std::slice::from_ref(shard), text, is_told).await
+}
 
-    /// The table's lock on every shard, before anything is done with it: who waits on one shard holds up nobody on another, who may
-    /// be the one that is waited for.
-    pub(in crate::session) async fn lock_patiently(&mut self, shards: &[Arc<Shard>], table: &str) -> Result<(), Failure> {
-        self.together(shards, &format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"), false).await
-    }
+/// The table's lock on every shard, before anything is done with it: who waits on one shard holds up nobody on another, who may
+/// be the one that is waited for.
+pub(in crate::session) async fn lock_patiently(session: &mut Session, shards: &[Arc<Shard>], table: &str) -> Result<(), Failure> {
+    together(session, shards, &format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"), false).await
+}
 
-    /// The locks that a schema change will take, on every shard before it begins on one. Where they cannot be had for another
-    /// reason than that others have them, the change itself says what is wrong.
-    pub(in crate::session) async fn lock_ahead(&mut self, shards: &[Arc<Shard>], locks: &TableLocks) -> Result<(), Failure> {
-        if self.has_own_lock_timeout() {
-            return Ok(());
+/// The locks that a schema change will take, on every shard before it begins on one. Where they cannot be had for another
+/// reason than that others have them, the change itself says what is wrong.
+pub(in crate::session) async fn lock_ahead(
+    session: &mut Session,
+    shards: &[Arc<Shard>],
+    locks: &TableLocks,
+) -> Result<(), Failure> {
+    if has_own_lock_timeout(session) {
+        return Ok(());
+    }
+    let (before, flushes) = (session.client.output.len(), session.client.flushes);
+    match until_had(session, shards, &locks.statement(), false).await {
+        Err((Failure::Forwarded, tried)) if flushes == session.client.flushes && !has_timed_out_since(session, before) => {
+            go_back(session, shards.get(..tried).unwrap_or_default(), before).await
         }
-        let (before, flushes) = (self.client.output.len(), self.client.flushes);
-        match self.until_had(shards, &locks.statement(), false).await {
-            Err((Failure::Forwarded, tried)) if flushes == self.client.flushes && !self.has_timed_out_since(before) => {
-                self.go_back(shards.get(..tried).unwrap_or_default(), before).await
-            }
-            Err((failure, _)) => Err(failure),
-            Ok(()) => Ok(()),
-        }
+        Err((failure, _)) => Err(failure),
+        Ok(()) => Ok(()),
     }
+}
 
-    fn has_own_lock_timeout(&self) -> bool {
-        self.effective("lock_timeout").is_some_and(|timeout| !matches!(timeout, "0" | "0ms" | "0s"))
-    }
+fn has_own_lock_timeout(session: &Session) -> bool {
+    session.effective("lock_timeout").is_some_and(|timeout| !matches!(timeout, "0" | "0ms" | "0s"))
+}
 
-    /// One after the other; the locks of all of them, or for a moment of none.
-    async fn together(&mut self, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), Failure> {
-        if self.has_own_lock_timeout() {
-            for shard in shards {
-                self.run_on_one(shard, &Stored::SchemaChange.text(text), is_visible).await?;
-            }
-            return Ok(());
-        }
-        self.until_had(shards, text, is_visible).await.map_err(|(failure, _)| failure)
-    }
-
-    /// An error says how many shards have a savepoint.
-    async fn until_had(&mut self, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), (Failure, usize)> {
-        let had = self.in_pieces(shards, text, is_visible).await;
-        self.transaction.end_pause();
-        had
-    }
-
-    async fn in_pieces(&mut self, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), (Failure, usize)> {
-        let patience = self.patience();
-        for attempt in 1..=ATTEMPTS {
-            let (before, flushes) = (self.client.output.len(), self.client.flushes);
-            self.transaction.end_pause();
-            let Err((failure, tried)) = self.try_together(shards, text, is_visible).await else {
-                return self.keep_together(shards).await.map_err(|failure| (failure, 0));
-            };
-            let may_repeat = attempt < ATTEMPTS && flushes == self.client.flushes && matches!(failure, Failure::Forwarded);
-            if !may_repeat || !self.has_timed_out_since(before) {
-                return Err((failure, tried));
-            }
-            self.transaction.note_pause();
-            self.go_back(shards.get(..tried).unwrap_or_default(), before).await.map_err(|failure| (failure, 0))?;
-            tracing::debug!(attempt, "a schema change lets others pass");
-            tokio::select! {
-                () = tokio::time::sleep(PAUSE) => {}
-                failure = patience.ends(&self.cancel) => return Err((failure, 0)),
-            }
-        }
-        Ok(())
-    }
-
-    /// The client has not heard of it: `before` is where its output was.
-    async fn go_back(&mut self, shards: &[Arc<Shard>], before: usize) -> Result<(), Failure> {
-        self.client.output.truncate(before);
+/// One after the other; the locks of all of them, or for a moment of none.
+async fn together(session: &mut Session, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), Failure> {
+    if has_own_lock_timeout(session) {
         for shard in shards {
-            if let Some(index) = self.transaction.index_of(shard.id) {
-                self.finish_on(index, BACK).await?;
-            }
+            every_shard::run_on_one(session, shard, &Stored::SchemaChange.text(text), is_visible).await?;
         }
-        Ok(())
+        return Ok(());
     }
+    until_had(session, shards, text, is_visible).await.map_err(|(failure, _)| failure)
+}
 
-    fn has_timed_out_since(&self, before: usize) -> bool {
-        is_lock_timeout(self.client.output.get(before..).unwrap_or_default())
-    }
+/// An error says how many shards have a savepoint.
+async fn until_had(session: &mut Session, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), (Failure, usize)> {
+    let had = in_pieces(session, shards, text, is_visible).await;
+    session.transaction.end_pause();
+    had
+}
 
-    /// An error says how many shards have a savepoint.
-    async fn try_together(&mut self, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), (Failure, usize)> {
-        for (place, shard) in shards.iter().enumerate() {
-            let joined = if is_visible { self.join(shard.id).await } else { self.join_for_change(shard.id).await };
-            let index = joined.map_err(|failure| (failure, place))?;
-            if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
-                BEFORE.iter().for_each(|sql| hidden_statement(participant, &Own::Transaction.text(sql)));
-            }
-            self.run_on_one(shard, &Stored::SchemaChange.text(text), is_visible).await.map_err(|failure| (failure, place + 1))?;
+async fn in_pieces(session: &mut Session, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), (Failure, usize)> {
+    let patience = redefined::patience(session);
+    for attempt in 1..=ATTEMPTS {
+        let (before, flushes) = (session.client.output.len(), session.client.flushes);
+        session.transaction.end_pause();
+        let Err((failure, tried)) = try_together(session, shards, text, is_visible).await else {
+            return keep_together(session, shards).await.map_err(|failure| (failure, 0));
+        };
+        let may_repeat = attempt < ATTEMPTS && flushes == session.client.flushes && matches!(failure, Failure::Forwarded);
+        if !may_repeat || !has_timed_out_since(session, before) {
+            return Err((failure, tried));
         }
-        Ok(())
-    }
-
-    async fn keep_together(&mut self, shards: &[Arc<Shard>]) -> Result<(), Failure> {
-        for shard in shards {
-            let Some(index) = self.transaction.index_of(shard.id) else { continue };
-            if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
-                AFTER.iter().for_each(|sql| hidden_statement(participant, &Own::Transaction.text(sql)));
-            }
-            self.sync(index).await?;
+        session.transaction.note_pause();
+        go_back(session, shards.get(..tried).unwrap_or_default(), before).await.map_err(|failure| (failure, 0))?;
+        tracing::debug!(attempt, "a schema change lets others pass");
+        tokio::select! {
+            () = tokio::time::sleep(PAUSE) => {}
+            failure = patience.ends(&session.cancel) => return Err((failure, 0)),
         }
-        Ok(())
     }
+    Ok(())
+}
+
+/// The client has not heard of it: `before` is where its output was.
+async fn go_back(session: &mut Session, shards: &[Arc<Shard>], before: usize) -> Result<(), Failure> {
+    session.client.output.truncate(before);
+    for shard in shards {
+        if let Some(index) = session.transaction.index_of(shard.id) {
+            command::finish_on(session, index, BACK).await?;
+        }
+    }
+    Ok(())
+}
+
+fn has_timed_out_since(session: &Session, before: usize) -> bool {
+    is_lock_timeout(session.client.output.get(before..).unwrap_or_default())
+}
+
+/// An error says how many shards have a savepoint.
+async fn try_together(session: &mut Session, shards: &[Arc<Shard>], text: &str, is_visible: bool) -> Result<(), (Failure, usize)> {
+    for (place, shard) in shards.iter().enumerate() {
+        let joined = if is_visible { session.join(shard.id).await } else { session.join_for_change(shard.id).await };
+        let index = joined.map_err(|failure| (failure, place))?;
+        if let Some(participant) = session.transaction.participants_mut().get_mut(index) {
+            BEFORE.iter().for_each(|sql| hidden_statement(participant, &Own::Transaction.text(sql)));
+        }
+        every_shard::run_on_one(session, shard, &Stored::SchemaChange.text(text), is_visible)
+            .await
+            .map_err(|failure| (failure, place + 1))?;
+    }
+    Ok(())
+}
+
+async fn keep_together(session: &mut Session, shards: &[Arc<Shard>]) -> Result<(), Failure> {
+    for shard in shards {
+        let Some(index) = session.transaction.index_of(shard.id) else { continue };
+        if let Some(participant) = session.transaction.participants_mut().get_mut(index) {
+            AFTER.iter().for_each(|sql| hidden_statement(participant, &Own::Transaction.text(sql)));
+        }
+        session.sync(index).await?;
+    }
+    Ok(())
 }
 
 /// Is the last message the error of a lock that was not had in time?

@@ -13,9 +13,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::{every_shard, redefined};
 use crate::catalog::{Oid, quoted_literal, quoted_name};
 use crate::error::{PgError, SqlState};
 use crate::session::gateway::Gateway;
+use crate::session::sequences::altered;
 use crate::session::{Failure, Session};
 use crate::shardmap::{ProxyBehind, SchemaChangeId, Shard, Silent, TableName};
 use crate::sql::analysis::DistributedRename;
@@ -38,12 +40,12 @@ impl Renaming<'_> {
     ) -> Result<(), Failure> {
         let oid = self.look().await?;
         match self.rename {
-            DistributedRename::Numbered { .. } => self.session.announce_redefinition(redefines).await?,
+            DistributedRename::Numbered { .. } => redefined::announce_redefinition(self.session, redefines).await?,
             DistributedRename::Table { .. } | DistributedRename::KeyColumn { .. } => self.announce(redefines, oid).await?,
         }
         match locks.filter(|_| shards.len() > 1) {
-            Some(locks) => self.session.run_locked(shards, locks, text).await,
-            None => self.session.run_on_each(shards, text).await,
+            Some(locks) => every_shard::run_locked(self.session, shards, locks, text).await,
+            None => every_shard::run_on_each(self.session, shards, text).await,
         }
     }
 
@@ -105,9 +107,9 @@ impl Renaming<'_> {
     }
 
     async fn announce(&mut self, redefines: &Redefined, oid: Oid) -> Result<(), Failure> {
-        let change = self.session.hold_change().await?;
+        let change = altered::hold_change(self.session).await?;
         let actor = self.session.login.identity.user.clone();
-        self.session.redefine(redefines).await?;
+        redefined::redefine(self.session, redefines).await?;
         if let Some(announced) = &mut self.session.transaction.schema_change {
             // First: what the map has not answered it may have done.
             announced.renames = true;
@@ -123,7 +125,7 @@ impl Renaming<'_> {
         };
         begun.map_err(PgError::from)?;
         let epoch = gateway.map.refresh().await.map_err(PgError::from)?;
-        let (patience, cancel) = (self.session.patience(), Arc::clone(&self.session.cancel));
+        let (patience, cancel) = (redefined::patience(self.session), Arc::clone(&self.session.cancel));
         let own = self.session.transaction.pinned_map.get();
         let behind = tokio::select! {
             biased;
@@ -135,7 +137,7 @@ impl Renaming<'_> {
 
     async fn rows(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Failure> {
         let home = self.session.home()?;
-        Ok(self.session.run_aside(&home, sql).await?.rows)
+        Ok(altered::run_aside(self.session, &home, sql).await?.rows)
     }
 }
 

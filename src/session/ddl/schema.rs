@@ -12,11 +12,13 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::{own_catalog, redefined};
 use crate::backend::schema_reader::{OPENS_SOON, OPENS_WITHIN, ReadersTurn};
 use crate::catalog::{ByOid, Catalog, SequenceName};
 use crate::error::{PgError, SqlState};
 use crate::session::ddl::own_catalog::OwnCatalog;
 use crate::session::gateway::Gateway;
+use crate::session::sequences::altered;
 use crate::session::sequences::numbered::Numbered;
 use crate::session::{Failure, Session};
 use crate::shardmap::{EndedSchemaChange, Epoch, MapSnapshot, ProxyId, SchemaChangeId};
@@ -237,141 +239,139 @@ impl Gateway {
     }
 }
 
-impl Session {
-    /// The schema is read anew before a statement. Moves wait for those who use an older map, so none may be held meanwhile.
-    pub(in crate::session) async fn wait_for_catalog(&self) -> Result<(), Failure> {
-        match self.while_patient(self.gateway.follow_schema()).await? {
-            Err(error) if !self.gateway.is_of_known_schema(&self.gateway.map.load()) => Err(error.into()),
-            Err(error) => {
-                tracing::debug!(%error, "the home shard's schema could not be read; the one that is known is used");
-                Ok(())
+/// The schema is read anew before a statement. Moves wait for those who use an older map, so none may be held meanwhile.
+pub(in crate::session) async fn wait_for_catalog(session: &Session) -> Result<(), Failure> {
+    match while_patient(session, session.gateway.follow_schema()).await? {
+        Err(error) if !session.gateway.is_of_known_schema(&session.gateway.map.load()) => Err(error.into()),
+        Err(error) => {
+            tracing::debug!(%error, "the home shard's schema could not be read; the one that is known is used");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+/// The client may cancel, and its own limits count.
+async fn while_patient<T>(session: &Session, reading: impl Future<Output = T>) -> Result<T, Failure> {
+    let patience = redefined::patience(session);
+    tokio::select! {
+        biased;
+        read = reading => Ok(read),
+        failure = patience.ends(&session.cancel) => Err(failure),
+    }
+}
+
+/// Says in the map database that the shards' schema is about to change. Once a transaction.
+pub(in crate::session) async fn announce_schema_change(session: &mut Session, tag: &str) -> Result<(), Failure> {
+    if session.transaction.schema_change.is_none() {
+        let (catalog, map) = (session.gateway.catalog.load_full(), session.gateway.map.snapshot());
+        let known = map.sequences.iter().filter(|(name, _)| catalog.relation_names.contains_key(*name));
+        let sequences = known.map(|(name, sequence)| (name.clone(), sequence.generation)).collect();
+        let (under_way, proxy) = (Arc::clone(&session.gateway.schema_changes), session.gateway.map.lease().proxy_id());
+        let (planned, schema_version) = (session.context.map.epoch, map.schema_version);
+        let id = begin_schema_change(session, tag, proxy, planned).await?;
+        session.transaction.schema_change = Some(SchemaChange {
+            id,
+            _under_way: under_way,
+            catalog,
+            sequences,
+            declared: Vec::new(),
+            is_left_open: false,
+            closes_sequences: false,
+            renames: false,
+            version: 0,
+            schema_version,
+            own: None,
+        });
+        // So that this session's own change is not taken for somebody else's.
+        session.gateway.map.refresh().await.map_err(PgError::from)?;
+    }
+    note_own_change(session);
+    Ok(())
+}
+
+/// Moves before their switch give way; those that end by themselves are waited for, for a while. They wait for statements that were planned before
+/// their end, of which this is none: what it says of tables and shards is checked when it begins.
+async fn begin_schema_change(session: &mut Session, tag: &str, proxy: ProxyId, planned: Epoch) -> Result<SchemaChangeId, Failure> {
+    let deadline = Instant::now() + MOVES_PATIENCE;
+    let mut waits = false;
+    loop {
+        let store = session.gateway.map.store();
+        let begun = store.begin_schema_change(&session.login.identity.user, tag, proxy, planned).await.map_err(PgError::from);
+        match begun {
+            Err(error) if error.code == SqlState::OBJECT_IN_USE && Instant::now() < deadline => {
+                store
+                    .give_way(&format!("{tag} of {}", session.login.identity.user), MOVES_PATIENCE)
+                    .await
+                    .map_err(PgError::from)?;
+                if !waits {
+                    session.drain_current().await?;
+                    session.unpin_answered();
+                    waits = true;
+                }
+                sleep(MOVES_POLL_INTERVAL).await;
             }
-            Ok(()) => Ok(()),
-        }
-    }
-
-    /// The client may cancel, and its own limits count.
-    async fn while_patient<T>(&self, reading: impl Future<Output = T>) -> Result<T, Failure> {
-        let patience = self.patience();
-        tokio::select! {
-            biased;
-            read = reading => Ok(read),
-            failure = patience.ends(&self.cancel) => Err(failure),
-        }
-    }
-
-    /// Says in the map database that the shards' schema is about to change. Once a transaction.
-    pub(in crate::session) async fn announce_schema_change(&mut self, tag: &str) -> Result<(), Failure> {
-        if self.transaction.schema_change.is_none() {
-            let (catalog, map) = (self.gateway.catalog.load_full(), self.gateway.map.snapshot());
-            let known = map.sequences.iter().filter(|(name, _)| catalog.relation_names.contains_key(*name));
-            let sequences = known.map(|(name, sequence)| (name.clone(), sequence.generation)).collect();
-            let (under_way, proxy) = (Arc::clone(&self.gateway.schema_changes), self.gateway.map.lease().proxy_id());
-            let (planned, schema_version) = (self.context.map.epoch, map.schema_version);
-            let id = self.begin_schema_change(tag, proxy, planned).await?;
-            self.transaction.schema_change = Some(SchemaChange {
-                id,
-                _under_way: under_way,
-                catalog,
-                sequences,
-                declared: Vec::new(),
-                is_left_open: false,
-                closes_sequences: false,
-                renames: false,
-                version: 0,
-                schema_version,
-                own: None,
-            });
-            // So that this session's own change is not taken for somebody else's.
-            self.gateway.map.refresh().await.map_err(PgError::from)?;
-        }
-        self.note_own_change();
-        Ok(())
-    }
-
-    /// Moves before their switch give way; those that end by themselves are waited for, for a while. They wait for statements that were planned before
-    /// their end, of which this is none: what it says of tables and shards is checked when it begins.
-    async fn begin_schema_change(&mut self, tag: &str, proxy: ProxyId, planned: Epoch) -> Result<SchemaChangeId, Failure> {
-        let deadline = Instant::now() + MOVES_PATIENCE;
-        let mut waits = false;
-        loop {
-            let store = self.gateway.map.store();
-            let begun = store.begin_schema_change(&self.login.identity.user, tag, proxy, planned).await.map_err(PgError::from);
-            match begun {
-                Err(error) if error.code == SqlState::OBJECT_IN_USE && Instant::now() < deadline => {
-                    store
-                        .give_way(&format!("{tag} of {}", self.login.identity.user), MOVES_PATIENCE)
-                        .await
-                        .map_err(PgError::from)?;
-                    if !waits {
-                        self.drain_current().await?;
-                        self.unpin_answered();
-                        waits = true;
-                    }
-                    sleep(MOVES_POLL_INTERVAL).await;
+            begun => {
+                if waits {
+                    session.transaction.pinned_map.pin(|| session.gateway.map.in_use());
                 }
-                begun => {
-                    if waits {
-                        self.transaction.pinned_map.pin(|| self.gateway.map.in_use());
-                    }
-                    return Ok(begun?);
-                }
+                return Ok(begun?);
             }
         }
     }
+}
 
-    /// The open transaction's schema becomes another one, if it is its own.
-    pub(in crate::session) fn note_own_change(&mut self) {
-        if let Some(change) = &mut self.transaction.schema_change {
-            change.version = self.gateway.own_version();
-        }
+/// The open transaction's schema becomes another one, if it is its own.
+pub(in crate::session) fn note_own_change(session: &mut Session) {
+    if let Some(change) = &mut session.transaction.schema_change {
+        change.version = session.gateway.own_version();
     }
+}
 
-    /// The catalogue is read anew, here and by the other proxies, before the client hears that the change is done. After a
-    /// rollback too: nobody has to know which it was. One that the home shard may still commit stays open
-    /// ([`Gateway::close_abandoned_changes`]).
-    pub(in crate::session) async fn finish_schema_change(&mut self) -> Result<(), PgError> {
-        let Some(change) = self.transaction.schema_change.take().filter(|change| !change.is_left_open) else { return Ok(()) };
-        if change.closes_sequences {
-            self.settle_alterations(change.id).await?;
-        }
-        self.gateway.refresh_catalog().await?;
-        self.gateway.follow_tables(&self.login.identity.user, &change).await?;
-        if change.renames {
-            self.gateway.settle_renames(&self.login.identity.user, change.id).await?;
-        }
-        let ended = self.gateway.map.store().finish_schema_change(&self.login.identity.user, change.id).await?;
-        self.gateway.note_own_end(ended);
-        let epoch = self.gateway.map.refresh().await?;
-        self.gateway.follow_schema().await?;
-        if !self.gateway.map.seen_by_all(epoch, FOLLOWED_WITHIN).await? {
-            tracing::warn!(%epoch, "a proxy has not followed a schema change in time");
-        }
-        Ok(())
+/// The catalogue is read anew, here and by the other proxies, before the client hears that the change is done. After a
+/// rollback too: nobody has to know which it was. One that the home shard may still commit stays open
+/// ([`Gateway::close_abandoned_changes`]).
+pub(in crate::session) async fn finish_schema_change(session: &mut Session) -> Result<(), PgError> {
+    let Some(change) = session.transaction.schema_change.take().filter(|change| !change.is_left_open) else { return Ok(()) };
+    if change.closes_sequences {
+        altered::settle_alterations(session, change.id).await?;
     }
+    session.gateway.refresh_catalog().await?;
+    session.gateway.follow_tables(&session.login.identity.user, &change).await?;
+    if change.renames {
+        session.gateway.settle_renames(&session.login.identity.user, change.id).await?;
+    }
+    let ended = session.gateway.map.store().finish_schema_change(&session.login.identity.user, change.id).await?;
+    session.gateway.note_own_end(ended);
+    let epoch = session.gateway.map.refresh().await?;
+    session.gateway.follow_schema().await?;
+    if !session.gateway.map.seen_by_all(epoch, FOLLOWED_WITHIN).await? {
+        tracing::warn!(%epoch, "a proxy has not followed a schema change in time");
+    }
+    Ok(())
+}
 
-    /// Reads a text that was just received: by what its own transaction has changed. A name that is not known while somebody else
-    /// changes the schema may be in the home shard's catalogue by now.
-    pub(in crate::session) async fn read_anew(&mut self, text: &str) -> Result<Read, Failure> {
-        let read = self.read(text).await?;
-        if self.lacks_own_catalog(&read.analyzed) {
-            Box::pin(self.read_own_catalog()).await?;
-            Box::pin(self.refresh_context_for(text)).await?;
-            return self.read(text).await;
-        }
-        if !self.is_in_doubt(&read.analyzed) {
-            return Ok(read);
-        }
-        self.while_patient(self.gateway.refresh_catalog()).await??;
-        Box::pin(self.refresh_context_for(text)).await?;
-        self.read(text).await
+/// Reads a text that was just received: by what its own transaction has changed. A name that is not known while somebody else
+/// changes the schema may be in the home shard's catalogue by now.
+pub(in crate::session) async fn read_anew(session: &mut Session, text: &str) -> Result<Read, Failure> {
+    let read = session.read(text).await?;
+    if own_catalog::lacks_own_catalog(session, &read.analyzed) {
+        Box::pin(own_catalog::read_own_catalog(session)).await?;
+        Box::pin(redefined::refresh_context_for(session, text)).await?;
+        return session.read(text).await;
     }
+    if !is_in_doubt(session, &read.analyzed) {
+        return Ok(read);
+    }
+    while_patient(session, session.gateway.refresh_catalog()).await??;
+    Box::pin(redefined::refresh_context_for(session, text)).await?;
+    session.read(text).await
+}
 
-    /// It names something that is not known, and the schema is being changed by somebody else.
-    pub(in crate::session) fn is_in_doubt(&self, analyzed: &Analyzed) -> bool {
-        analyzed.statements.iter().any(|statement| statement.has_unknown_names)
-            && self.gateway.map.load().open_schema_changes > usize::from(self.transaction.schema_change.is_some())
-    }
+/// It names something that is not known, and the schema is being changed by somebody else.
+pub(in crate::session) fn is_in_doubt(session: &Session, analyzed: &Analyzed) -> bool {
+    analyzed.statements.iter().any(|statement| statement.has_unknown_names)
+        && session.gateway.map.load().open_schema_changes > usize::from(session.transaction.schema_change.is_some())
 }
 
 /// The digest is of definitions: a table that was made anew alike has another oid.

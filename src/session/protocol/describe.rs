@@ -12,7 +12,9 @@ use super::statement::Statement;
 use super::told::hold_to;
 use crate::backend::{ColumnsDigest, Connection, ConnectionError, Own, Pooled, Reply, StatementName, is_record, is_user_type};
 use crate::error::{PgError, SqlState};
-use crate::session::cursor::is_fetch;
+use crate::session::commands::map_database;
+use crate::session::cursor::{is_fetch, whereabouts};
+use crate::session::reads::ask;
 use crate::session::reads::gather::release;
 use crate::session::transaction::participant::Participant;
 use crate::session::{Failure, Session};
@@ -68,7 +70,7 @@ impl Session {
             return Ok(Arc::clone(known));
         }
         if is_fetch(statement) {
-            let description = Arc::new(Box::pin(self.describe_fetch(statement)).await?);
+            let description = Arc::new(Box::pin(whereabouts::describe_fetch(self, statement)).await?);
             return Ok(Arc::clone(statement.description.get_or_init(|| description)));
         }
         if let Some(known) = self.gateway.descriptions.get(&statement.id) {
@@ -95,7 +97,7 @@ impl Session {
     async fn ask_for_description(&mut self, statement: &Arc<Statement>) -> Result<Arc<Description>, Failure> {
         let home = match statement.analysis().map(|analysis| &analysis.scope) {
             Some(Scope::Map | Scope::Proxy(_)) => {
-                self.check_text_for_map(statement.text())?;
+                map_database::check_text_for_map(self, statement.text())?;
                 Arc::clone(&self.gateway.map_database)
             }
             Some(_) | None => self.home()?,
@@ -174,7 +176,7 @@ impl Session {
         if !self.is_asked_itself(home.id) {
             return Ok(Aside::Outside(self.checkout(&home, &self.settings_now()).await?));
         }
-        let index = self.join_clean(home.id).await?;
+        let index = ask::join_clean(self, home.id).await?;
         if !self.has_begun_on(home.id) {
             return Ok(Aside::Kept(index));
         }

@@ -11,6 +11,7 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::error::{PgError, SqlState};
+use crate::session::reads::overflow;
 use crate::session::reads::overflow::{Overflow, PIECE_BYTES};
 use crate::session::writes::staged::{answer_columns, row_of};
 use crate::session::{Failure, Session};
@@ -183,7 +184,7 @@ impl Session {
 
     /// The same for a query whose rows may be many.
     pub(in crate::session) fn divert_many(&mut self) -> Result<Kept, Failure> {
-        let overflow = self.overflow()?;
+        let overflow = overflow::overflow(self)?;
         Ok(self.divert_to(Diverted::new(self.kept_bytes_max(), Some(overflow))))
     }
 

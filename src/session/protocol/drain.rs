@@ -9,8 +9,11 @@ use super::relay::{self, Noticed, Step};
 use super::statement::{Portal, Run};
 use crate::backend::Reply;
 use crate::error::PgError;
+use crate::session::commands::cluster_state;
+use crate::session::copy;
 use crate::session::ddl::every_shard::keep_frames;
 use crate::session::failure::refused_by_move;
+use crate::session::sequences::numbers;
 use crate::session::sequences::numbers::with_position;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shardmap::ShardId;
@@ -34,7 +37,7 @@ impl Session {
                         Step::Done => {}
                         Step::Full => self.client.flush().await?,
                         Step::More => self.fill(index).await?,
-                        Step::CopyIn => has_failed |= Box::pin(self.copy_in(index)).await?,
+                        Step::CopyIn => has_failed |= Box::pin(copy::copy_in(self, index)).await?,
                         Step::Lost(error) => return Err(self.ended_by_shard(index, error)),
                     }
                 }
@@ -203,7 +206,7 @@ impl Session {
 
     /// An error with its place in the text that the client has sent.
     fn in_own_text(&self, frame: Bytes) -> Bytes {
-        let frame = self.without_answers(self.with_own_position(self.with_untimed_position(frame)));
+        let frame = cluster_state::without_answers(self, numbers::with_own_position(self, self.with_untimed_position(frame)));
         // What is kept comes back here as the failure of the statement around it.
         match self.running.characters_before {
             before if before > 0 && !self.client.is_diverted() => with_position(frame, |position| position + before),

@@ -19,8 +19,12 @@ use super::statement::{Portal, Run, Statement};
 use crate::backend::{Connection, NestedValues, Reply, StatementId, StatementName, StatementText};
 use crate::error::{PgError, SqlState};
 use crate::routing::{Inputs, Reach};
-use crate::session::cursor::is_fetch;
+use crate::session::commands::{cluster_state, command, inner_query, prepare, relations, temporary};
+use crate::session::cursor;
+use crate::session::cursor::{held, is_fetch, portal, whereabouts};
+use crate::session::ddl::{redefined, schema};
 use crate::session::route::Route;
+use crate::session::sequences::numbers;
 use crate::session::settings::outdated::needs_block;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::shardmap::ShardId;
@@ -144,13 +148,13 @@ impl Session {
         let statement = self.prepare(parse.text, parse.types().collect()).await?;
         self.run_prepared(&statement);
         if let Some(analysis) = statement.analysis() {
-            self.check_not_failed(&analysis.command)?;
+            command::check_not_failed(self, &analysis.command)?;
         }
         self.check_name_is_free(&name, parse.text.len())?;
-        self.describe_if_fetch(&statement).await?;
+        whereabouts::describe_if_fetch(self, &statement).await?;
         self.statements.insert(name.clone(), Arc::clone(&statement));
         self.cycle.note_name(&name);
-        let is_described = statement.description.get().is_some() || self.describe_own(&statement).is_some();
+        let is_described = statement.description.get().is_some() || command::describe_own(self, &statement).is_some();
         if is_described || self.gateway.descriptions.contains_key(&statement.id) {
             self.answer(shard_tag::PARSE_COMPLETE);
         } else {
@@ -163,8 +167,8 @@ impl Session {
     /// Reads a text that is to be prepared.
     pub(in crate::session) async fn prepare(&mut self, text: &[u8], types: Box<[u32]>) -> Result<Arc<Statement>, Failure> {
         let text_str = std::str::from_utf8(text).map_err(|_| super::simple::invalid_encoding())?;
-        self.refresh_context_for(text_str).await?;
-        let read = self.read_anew(text_str).await?;
+        redefined::refresh_context_for(self, text_str).await?;
+        let read = schema::read_anew(self, text_str).await?;
         if read.analyzed.statements.len() > 1 {
             return Err(PgError::new(SqlState::SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement").into());
         }
@@ -177,7 +181,7 @@ impl Session {
     pub(in crate::session) fn statement_text(&self, text: Bytes, types: Box<[u32]>) -> Arc<StatementText> {
         let search_path = Arc::clone(&self.reading.search_path);
         let (constants, parsed) = self.constants_of(&text);
-        Arc::new(StatementText { text, types, catalog_version: self.schema_version(), search_path, constants, parsed })
+        Arc::new(StatementText { text, types, catalog_version: temporary::schema_version(self), search_path, constants, parsed })
     }
 
     /// A text that was made of a statement, to run in its place.
@@ -201,7 +205,7 @@ impl Session {
     /// Names in it mean what they meant when it was made.
     pub(in crate::session) fn means_the_same(&self, statement: &Statement) -> bool {
         let key = &statement.key;
-        key.catalog_version == self.schema_version()
+        key.catalog_version == temporary::schema_version(self)
             && (Arc::ptr_eq(&key.search_path, &self.reading.search_path) || *key.search_path == *self.reading.search_path)
             && self.reads_constants_alike(&key.constants)
     }
@@ -260,11 +264,11 @@ impl Session {
     /// The statement, read again when names may mean something else by now.
     pub(in crate::session) async fn current_statement(&mut self, name: &[u8]) -> Result<Arc<Statement>, Failure> {
         let statement = self.statement(name)?;
-        self.refresh_context_for(statement.text()).await?;
-        if self.is_current(&statement) && !self.is_in_doubt(&statement.analyzed) {
+        redefined::refresh_context_for(self, statement.text()).await?;
+        if self.is_current(&statement) && !schema::is_in_doubt(self, &statement.analyzed) {
             return Ok(statement);
         }
-        let read = self.read_anew(statement.text()).await?;
+        let read = schema::read_anew(self, statement.text()).await?;
         let told = self.told(&statement);
         let types = told.as_ref().map_or_else(|| statement.key.types.clone(), |told| told.parameter_types.clone().into());
         let key = self.statement_text(statement.key.text.clone(), types);
@@ -292,22 +296,22 @@ impl Session {
         let statement = self.current_statement(bind.statement).await?;
         self.run_prepared(&statement);
         self.cycle.note_statement(statement.analysis().map(|analysis| &analysis.command));
-        if statement.analysis().is_some_and(|analysis| self.asks_cluster(analysis)) {
-            return Box::pin(self.bind_about_cluster(statement, body)).await;
+        if statement.analysis().is_some_and(|analysis| cluster_state::asks_cluster(self, analysis)) {
+            return Box::pin(cluster_state::bind_about_cluster(self, statement, body)).await;
         }
-        self.bind_as_it_is(statement, body).await
+        cluster_state::bind_as_it_is(self, statement, body).await
     }
 
     /// A statement that draws numbers from sequences.
     pub(in crate::session) async fn bind_numbered(&mut self, statement: Arc<Statement>, body: &[u8]) -> Result<(), Failure> {
         let bind = wire::bind(body)?;
         let Some(analysis) = statement.analysis() else { return Err(PgError::internal("no statement").into()) };
-        self.check_not_failed(&analysis.command)?;
-        if self.draws(analysis) && Self::check_parameter_count(&statement, &bind).is_ok() {
+        command::check_not_failed(self, &analysis.command)?;
+        if numbers::draws(self, analysis) && Self::check_parameter_count(&statement, &bind).is_ok() {
             // What PostgreSQL has to say against the statement is about the client's own text.
             self.answer_parse().await?;
             self.describe(&statement).await?;
-            if let Some((changed, body)) = Box::pin(self.draw_for_bind(&statement, body)).await? {
+            if let Some((changed, body)) = Box::pin(numbers::draw_for_bind(self, &statement, body)).await? {
                 let bind = wire::bind(&body)?;
                 return self.bind_statement(changed, &bind, &body).await;
             }
@@ -330,26 +334,26 @@ impl Session {
             self.check_kept_bytes(body.len())?;
         }
         if !self.open_cursors.is_empty() {
-            self.replace_portal(&portal).await?;
+            cursor::replace_portal(self, &portal).await?;
         }
         let Some(analysis) = statement.analysis().filter(|analysis| !crate::session::commands::command::is_own(&analysis.command))
         else {
             self.answer_parse().await?;
             if let Some(analysis) = statement.analysis() {
-                self.check_not_failed(&analysis.command)?;
+                command::check_not_failed(self, &analysis.command)?;
                 if crate::session::commands::command::takes_parameters(&analysis.command) {
                     Self::check_parameter_count(&statement, bind)?;
                 }
             }
             return self.keep_own_portal(portal, statement, bind, body).await;
         };
-        self.check_not_failed(&analysis.command)?;
+        command::check_not_failed(self, &analysis.command)?;
         if let Err(mismatch) = Self::check_parameter_count(&statement, bind) {
             self.answer_parse().await?;
             return Err(mismatch.into());
         }
         if crate::session::commands::inner_query::has_inner_query(&analysis.command)
-            && Box::pin(self.runs_inner_query(&statement, bind)).await?
+            && Box::pin(inner_query::runs_inner_query(self, &statement, bind)).await?
         {
             self.answer_parse().await?;
             return self.keep_own_portal(portal, statement, bind, body).await;
@@ -357,7 +361,7 @@ impl Session {
         let described = self.parameter_types(&statement, bind).await?;
         let types = described.as_ref().map_or(&*statement.key.types, |description| &description.parameter_types);
         let inputs = Inputs::bound(statement.text(), &statement.literals, bind, types);
-        self.allow_declaration(&analysis.scope, &portal)?;
+        relations::allow_declaration(self, &analysis.scope, &portal)?;
         let route = match self.route(analysis, &inputs).await {
             Ok(route) => route,
             Err(failure) => {
@@ -368,7 +372,7 @@ impl Session {
             }
         };
         if analysis.numbers != Numbers::None {
-            self.note_numbers_of(analysis.numbers, &route);
+            numbers::note_numbers_of(self, analysis.numbers, &route);
         }
         let of_block = needs_block(&statement).map(|what| (portal.clone(), what));
         self.bind_routed(route, statement, (bind, body), portal).await?;
@@ -396,7 +400,7 @@ impl Session {
                 self.check_bound_to_several(&portal, &statement, bind).await?;
                 let bind = Bytes::copy_from_slice(body);
                 self.keep_portal(portal.clone(), Portal::Scatter { statement, bind, reach });
-                Box::pin(self.portal_bound(&portal)).await?;
+                Box::pin(portal::portal_bound(self, &portal)).await?;
                 self.answer_bind(portal).await
             }
             Route::Write(writing) => {
@@ -409,7 +413,7 @@ impl Session {
                 self.check_bound_to_several(&portal, &statement, bind).await?;
                 let bind = Bytes::copy_from_slice(body);
                 self.keep_portal(portal.clone(), Portal::Gather { statement, bind, gathering });
-                Box::pin(self.portal_bound(&portal)).await?;
+                Box::pin(portal::portal_bound(self, &portal)).await?;
                 self.answer_bind(portal).await
             }
         }
@@ -466,7 +470,7 @@ impl Session {
         let described = self.description_for_nested(shard, &statement, bind).await?;
         let index = self.join(shard).await?;
         if let Some(analysis) = statement.analysis() {
-            self.check_sequence_value(index, analysis)?;
+            numbers::check_sequence_value(self, index, analysis)?;
             self.pin_if_needed(index, analysis);
         }
         let is_due = self.batch.unanswered.take().is_some_and(|unanswered| unanswered.id == statement.id);
@@ -505,7 +509,7 @@ impl Session {
         self.answer_parse().await?;
         match is_fetch(statement) {
             // Of its cursor now.
-            true => Ok(Some(Arc::new(Box::pin(self.describe_fetch(statement)).await?))),
+            true => Ok(Some(Arc::new(Box::pin(whereabouts::describe_fetch(self, statement)).await?))),
             false => self.describe(statement).await.map(Some),
         }
     }
@@ -521,7 +525,7 @@ impl Session {
                 // What returns no rows is described in a failed transaction too.
                 let has_rows = self.told(&statement).is_none_or(|told| told.rows.is_some());
                 if let Some(analysis) = statement.analysis().filter(|_| has_rows) {
-                    self.check_not_failed(&analysis.command)?;
+                    command::check_not_failed(self, &analysis.command)?;
                 }
                 self.answer_parse().await?;
                 self.describe_statement(&statement, name).await
@@ -548,7 +552,7 @@ impl Session {
             return self.describe_on_shard(cursor.shard, name, None).await;
         }
         let rows = self.open_cursors.rows(name).ok_or_else(|| no_portal(name))?;
-        self.check_transaction()?;
+        command::check_transaction(self)?;
         if let Some(index) = self.current_index() {
             self.drain_with_flush(index).await?;
         }
@@ -562,7 +566,7 @@ impl Session {
             connection.expect(Reply::DescribePortal, true);
         };
         match number {
-            Some(number) => self.forward_to_portal(shard, name, number, write).await,
+            Some(number) => portal::forward_to_portal(self, shard, name, number, write).await,
             None => self.forward(shard, write).await,
         }
     }
@@ -588,7 +592,7 @@ impl Session {
     }
 
     async fn description_now(&mut self, statement: &Arc<Statement>, name: &[u8]) -> Result<Arc<Description>, Failure> {
-        if let Some(own) = self.describe_by_itself(statement).await? {
+        if let Some(own) = prepare::describe_by_itself(self, statement).await? {
             return Ok(Arc::new(own));
         }
         let statement = self.current_statement(name).await?;
@@ -600,7 +604,7 @@ impl Session {
             self.drain_with_flush(index).await?;
         }
         let bind = wire::bind(bind)?;
-        let description = match self.describe_by_itself(statement).await? {
+        let description = match prepare::describe_by_itself(self, statement).await? {
             Some(description) => Arc::new(description),
             None => self.describe(statement).await?,
         };
@@ -661,7 +665,7 @@ impl Session {
                 )
                 | None => {
                     if !self.open_cursors.is_empty() {
-                        self.close_cursor(name).await?;
+                        cursor::close_cursor(self, name).await?;
                     }
                     self.answer(shard_tag::CLOSE_COMPLETE);
                     Ok(())
@@ -723,9 +727,9 @@ impl Session {
         let is_committed = !has_failed && is_right;
         if !self.transaction.is_open() {
             self.portals.clear();
-            self.forget_cursors_of_shards(is_committed);
+            held::forget_cursors_of_shards(self, is_committed);
             if !self.open_cursors.is_empty()
-                && let Err(failure) = Box::pin(self.end_cursors_of_pipeline(is_committed)).await
+                && let Err(failure) = Box::pin(held::end_cursors_of_pipeline(self, is_committed)).await
             {
                 self.settle(failure)?;
             }
@@ -735,9 +739,9 @@ impl Session {
 
     async fn end_implicit(&mut self) -> Result<(), SessionEnd> {
         if self.batch.has_failed || self.transaction.status == crate::session::transaction::Status::Failed {
-            return self.rollback_everywhere().await;
+            return command::rollback_everywhere(self).await;
         }
-        match Box::pin(self.commit_everywhere()).await {
+        match Box::pin(command::commit_everywhere(self)).await {
             Ok(()) => Ok(()),
             Err(failure) => self.settle(failure),
         }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::backend::{Connection, ForeignOids, Nesting, OID_NAMES_SQL, OidName, OidNames, Own, Pooled};
 use crate::error::PgError;
+use crate::session::ddl::own_catalog;
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::{Failure, Session};
 use crate::shardmap::{Shard, ShardId};
@@ -47,7 +48,7 @@ impl Session {
     /// Before a connection to this shard is taken. The home shard is asked on the connection that the session has there, if it is at
     /// rest: waiting for a second one would be waiting for what others hold who wait for the same.
     pub(in crate::session) async fn learn_home_oids(&mut self, shard: &Shard) -> Result<(), Failure> {
-        let version = self.shared_catalog_version();
+        let version = own_catalog::shared_catalog_version(self);
         if shard.is_home || shard.id == MAP_DATABASE || self.gateway.oids.shard(shard.id, &shard.url, version).is_some() {
             return Ok(());
         }
@@ -74,7 +75,7 @@ impl Session {
 
     /// On a connection to this shard that has nothing under way.
     pub(in crate::session) async fn learn_oids(&self, connection: &mut Pooled, shard: &Shard) -> Result<(), Failure> {
-        let version = self.shared_catalog_version();
+        let version = own_catalog::shared_catalog_version(self);
         if connection.oids.version == version || shard.is_home || shard.id == MAP_DATABASE {
             return Ok(());
         }
@@ -129,7 +130,7 @@ impl Session {
             Arc::new(self.own_names(home).await?)
         } else {
             self.learn_home_oids(&shard).await?;
-            match self.gateway.oids.home(self.shared_catalog_version()) {
+            match self.gateway.oids.home(own_catalog::shared_catalog_version(self)) {
                 Some(names) => names,
                 None => Arc::new(self.home_names().await?),
             }

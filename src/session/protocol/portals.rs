@@ -17,7 +17,8 @@ use super::statement::{Portal, Run, Statement};
 use crate::backend::{Connection, Reply};
 use crate::error::{PgError, SqlState};
 use crate::routing::Inputs;
-use crate::session::cursor::already_exists;
+use crate::session::commands::{command, prepare};
+use crate::session::cursor::{already_exists, kept, portal, whereabouts};
 use crate::session::{Failure, Session};
 use crate::shard_key::Format;
 use crate::shardmap::ShardId;
@@ -70,7 +71,7 @@ impl Session {
     ) -> Result<(), Failure> {
         self.check_portal_is_new(&portal, None)?;
         if bind.result_format_count() > 1
-            && let Some(described) = Box::pin(self.describe_by_itself(&statement)).await?
+            && let Some(described) = Box::pin(prepare::describe_by_itself(self, &statement)).await?
         {
             check_result_formats(bind, &described)?;
         }
@@ -96,7 +97,7 @@ impl Session {
     /// A named portal must not exist, nor a cursor of its name. On the shard where it would lie, PostgreSQL knows better whether it
     /// still does. `None`: it would lie on none.
     pub(super) fn check_portal_is_new(&self, name: &[u8], shard: Option<ShardId>) -> Result<(), PgError> {
-        match !name.is_empty() && self.is_cursor_elsewhere(name, shard) {
+        match !name.is_empty() && whereabouts::is_cursor_elsewhere(self, name, shard) {
             true => Err(already_exists(&String::from_utf8_lossy(name))),
             false => Ok(()),
         }
@@ -130,7 +131,7 @@ impl Session {
                         connection.expect_nested(&nested);
                     }
                 };
-                self.forward_to_portal(shard, name, number, write).await
+                portal::forward_to_portal(self, shard, name, number, write).await
             }
             portal @ (Portal::Own { .. } | Portal::Write { .. }) => {
                 let is_write = matches!(portal, Portal::Write { .. });
@@ -141,7 +142,7 @@ impl Session {
                 if is_write {
                     self.batch.current = None;
                 }
-                Box::pin(self.execute_to_end(name, limit)).await
+                Box::pin(kept::execute_to_end(self, name, limit)).await
             }
             Portal::Spent { statement, has_failed, .. } => {
                 let statement = Some(Arc::clone(statement)).filter(|_| !*has_failed);
@@ -154,7 +155,7 @@ impl Session {
                     self.drain_with_flush(index).await?;
                 }
                 self.batch.current = None;
-                Box::pin(self.execute_several(name, limit)).await
+                Box::pin(portal::execute_several(self, name, limit)).await
             }
         }
     }
@@ -165,7 +166,7 @@ impl Session {
         if of_shard.is_none() && !self.open_cursors.contains(name) {
             return Ok(false);
         }
-        self.check_transaction()?;
+        command::check_transaction(self)?;
         self.note_effects_of_cursor();
         if let Some(shard) = of_shard {
             self.check_locks_are_right()?;
@@ -179,17 +180,17 @@ impl Session {
             self.drain_with_flush(index).await?;
         }
         self.batch.current = None;
-        self.execute_opened(&Bytes::copy_from_slice(name), limit).await.map(|()| true)
+        portal::execute_opened(self, &Bytes::copy_from_slice(name), limit).await.map(|()| true)
     }
 
     /// Of one shard, which may not be the one that has failed, or the proxy's own.
     fn check_portal_is_not_failed(&mut self, name: &[u8]) -> Result<(), PgError> {
         let statement = match self.portals.get(name) {
-            Some(Portal::Shard { .. }) => return self.check_not_failed(&Command::Empty),
+            Some(Portal::Shard { .. }) => return command::check_not_failed(self, &Command::Empty),
             portal => portal.and_then(Portal::bound).map(|(statement, _)| Arc::clone(statement)),
         };
         let analysis = statement.as_ref().and_then(|statement| statement.analysis());
-        analysis.map_or(Ok(()), |analysis| self.check_not_failed(&analysis.command))
+        analysis.map_or(Ok(()), |analysis| command::check_not_failed(self, &analysis.command))
     }
 
     /// Execute of a portal that was run. One that has given rows has none left. `statement`: unless it has failed.
@@ -197,7 +198,7 @@ impl Session {
         self.drain_current().await?;
         let tag = statement.as_ref().and_then(|statement| self.tag_at_end(statement.analysis()?));
         if let (Some(statement), Some(tag)) = (statement, tag)
-            && self.rows_of(&statement).await?.is_some()
+            && kept::rows_of(self, &statement).await?.is_some()
         {
             originate::command_complete(&mut self.client.output, tag);
             return Ok(());

@@ -8,6 +8,7 @@ use super::parameter;
 use crate::backend::{Connection, Own, StatementName};
 use crate::routing::Parameter;
 use crate::session::reads::gather::bind_body;
+use crate::session::writes::exact;
 use crate::session::{Failure, Session, lost};
 use crate::shard_key::Format;
 use crate::sql::rewrite::staging::with_parameters;
@@ -27,7 +28,7 @@ impl Session {
             return Ok(Some(written));
         }
         for value in values.iter().filter(|value| value.format == Format::Binary) {
-            self.check_style_of(value.oid)?;
+            exact::check_style_of(self, value.oid)?;
         }
         let home = self.home()?;
         let mut connection = self.checkout_any(&home, &self.settings_now()).await?;

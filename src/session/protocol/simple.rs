@@ -14,7 +14,13 @@ use crate::backend::{Reply, ShardText};
 use crate::error::{PgError, SqlState};
 use crate::routing::{Inputs, Reach};
 use crate::session::commands::inner_query::has_inner_query;
+use crate::session::commands::{cluster_state, command, dump, inner_query, relations};
+use crate::session::cursor;
+use crate::session::cursor::held;
+use crate::session::ddl::{redefined, schema};
+use crate::session::reads::scatter;
 use crate::session::route::{Route, Turns};
+use crate::session::sequences::numbers;
 use crate::session::sequences::numbers::with_position;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::sql::Read;
@@ -49,11 +55,11 @@ impl Session {
         if self.batch.is_open {
             Box::pin(self.end_batch(is_right)).await?;
         } else if !self.transaction.is_open() {
-            self.forget_cursors_of_shards(is_right);
+            held::forget_cursors_of_shards(self, is_right);
         }
         self.portals.remove(&b""[..]);
         if !self.open_cursors.is_empty() {
-            self.close_cursor(b"").await?;
+            cursor::close_cursor(self, b"").await?;
         }
         self.end_cycle(!is_right).await
     }
@@ -102,13 +108,13 @@ impl Session {
     }
 
     async fn run_text_once(&mut self, text: &str) -> Result<(), Failure> {
-        self.refresh_context_for(text).await?;
-        let asked = match self.may_be_asked_by_dump(text) {
-            true => Box::pin(self.asked_by_dump(text)).await?,
+        redefined::refresh_context_for(self, text).await?;
+        let asked = match dump::may_be_asked_by_dump(self, text) {
+            true => Box::pin(dump::asked_by_dump(self, text)).await?,
             false => None,
         };
         let text = asked.as_deref().unwrap_or(text);
-        let read = self.read_anew(text).await?;
+        let read = schema::read_anew(self, text).await?;
         match read.analyzed.statements.as_slice() {
             [] => {
                 originate::bare(&mut self.client.output, shard_tag::EMPTY_QUERY);
@@ -116,7 +122,7 @@ impl Session {
             }
             [statement] => {
                 self.cycle.note_statement(Some(&statement.command));
-                self.check_not_failed(&statement.command)?;
+                command::check_not_failed(self, &statement.command)?;
                 self.run_statement(statement, text, &read).await
             }
             _ => {
@@ -128,8 +134,8 @@ impl Session {
 
     /// The one statement of a text.
     async fn run_statement(&mut self, statement: &Analysis, text: &str, read: &Read) -> Result<(), Failure> {
-        if self.asks_cluster(statement)
-            && let Some(made) = self.with_cluster_state(text).await?
+        if cluster_state::asks_cluster(self, statement)
+            && let Some(made) = cluster_state::with_cluster_state(self, text).await?
         {
             let changed = made.text.clone();
             let read = self.read(&changed).await?;
@@ -139,7 +145,7 @@ impl Session {
             self.running.answered = Some(Box::new((made, text.to_owned())));
             let run = self.run_as_read(statement, &changed, &read).await;
             let run = run.map_err(|failure| match failure {
-                Failure::Shard(frame) => Failure::Shard(self.without_answers(frame)),
+                Failure::Shard(frame) => Failure::Shard(cluster_state::without_answers(self, frame)),
                 other => other,
             });
             self.running.answered = None;
@@ -156,27 +162,27 @@ impl Session {
     async fn run_read(&mut self, statement: &Analysis, text: &str, read: &Read) -> Result<(), Failure> {
         if crate::session::commands::command::is_own(&statement.command) {
             self.count_statement(RouteKind::Local, None);
-            return Box::pin(self.own_command(statement, text)).await;
+            return Box::pin(command::own_command(self, statement, text)).await;
         }
-        if has_inner_query(&statement.command) && self.run_inner_query(statement, text, None).await? {
+        if has_inner_query(&statement.command) && inner_query::run_inner_query(self, statement, text, None).await? {
             return Ok(());
         }
         if statement.numbers != Numbers::None {
             return Box::pin(self.run_numbered(statement, text, read)).await;
         }
         let inputs = Inputs::literals(text, &read.literals);
-        self.allow_declaration(&statement.scope, b"")?;
+        relations::allow_declaration(self, &statement.scope, b"")?;
         let route = self.route(statement, &inputs).await;
         match self.counted(route) {
             Ok(Route::Shard(reach)) => self.run_on_shard(&reach, statement, text).await,
             Err(failure) => Box::pin(self.refuse(failure, statement, text)).await,
-            Ok(route) => Box::pin(self.run_by_route(route, statement, text, &inputs)).await,
+            Ok(route) => Box::pin(scatter::run_by_route(self, route, statement, text, &inputs)).await,
         }
     }
 
     /// A statement that draws numbers from sequences.
     async fn run_numbered(&mut self, statement: &Analysis, text: &str, read: &Read) -> Result<(), Failure> {
-        let drawn = if self.draws(statement) { Box::pin(self.draw_into(text)).await? } else { None };
+        let drawn = if numbers::draws(self, statement) { Box::pin(numbers::draw_into(self, text)).await? } else { None };
         let run = match drawn {
             None => Box::pin(self.run_routed(statement, text, &read.literals)).await,
             Some(drawn) => {
@@ -188,13 +194,13 @@ impl Session {
             }
         };
         let run = run.map_err(|failure| self.with_own_place(failure));
-        self.forget_moved();
+        numbers::forget_moved(self);
         run
     }
 
     fn with_own_place(&self, failure: Failure) -> Failure {
         match failure {
-            Failure::Shard(frame) => Failure::Shard(self.with_own_position(frame)),
+            Failure::Shard(frame) => Failure::Shard(numbers::with_own_position(self, frame)),
             other => other,
         }
     }
@@ -203,12 +209,12 @@ impl Session {
         let inputs = Inputs::literals(text, literals);
         let route = self.route(statement, &inputs).await;
         if let Ok(route) = &route {
-            self.note_numbers_of(statement.numbers, route);
+            numbers::note_numbers_of(self, statement.numbers, route);
         }
         match self.counted(route) {
             Ok(Route::Shard(reach)) => self.run_on_shard(&reach, statement, text).await,
             Err(failure) => self.refuse(failure, statement, text).await,
-            Ok(route) => Box::pin(self.run_by_route(route, statement, text, &inputs)).await,
+            Ok(route) => Box::pin(scatter::run_by_route(self, route, statement, text, &inputs)).await,
         }
     }
 
@@ -239,7 +245,7 @@ impl Session {
         let index = self.join(shard).await?;
         let participant = self.transaction.at(index)?;
         participant.has_written |= statement.effect == Effect::Write;
-        self.check_sequence_value(index, statement)?;
+        numbers::check_sequence_value(self, index, statement)?;
         self.pin_if_needed(index, statement);
         let text = ShardText::of(reach, text.as_bytes(), &self.context)?;
         let participant = self.transaction.at(index)?;
@@ -288,7 +294,7 @@ impl Session {
                     self.settle(failure)?;
                     self.recover_skipping().await?;
                     self.batch.is_implicit = false;
-                    self.rollback_everywhere().await?;
+                    command::rollback_everywhere(self).await?;
                     return Ok(());
                 }
                 return Err(failure);
@@ -296,7 +302,7 @@ impl Session {
         }
         self.running.characters_before = 0;
         if std::mem::take(&mut self.batch.is_implicit) {
-            self.commit_everywhere().await?;
+            command::commit_everywhere(self).await?;
         }
         Ok(())
     }
@@ -304,12 +310,12 @@ impl Session {
     async fn run_one_of_several(&mut self, alone: &str) -> Result<(), Failure> {
         self.check_not_ending()?;
         self.forget_running_effects();
-        self.refresh_context_for(alone).await?;
-        let read = self.read_anew(alone).await?;
+        redefined::refresh_context_for(self, alone).await?;
+        let read = schema::read_anew(self, alone).await?;
         let [statement] = read.analyzed.statements.as_slice() else {
             return Err(PgError::internal("a statement of several is not one").into());
         };
-        self.check_not_failed(&statement.command)?;
+        command::check_not_failed(self, &statement.command)?;
         if !self.transaction.is_open() && !matches!(statement.command, Command::Begin(_)) {
             self.transaction.begin(TransactionModes::default(), &self.settings);
             self.batch.is_implicit = true;
@@ -340,7 +346,7 @@ impl Session {
                 // What may be left is looked for statement by statement.
                 && statement.effects.is_none()
         };
-        let asks_cluster = statements.iter().any(|statement| self.asks_cluster(statement));
+        let asks_cluster = statements.iter().any(|statement| cluster_state::asks_cluster(self, statement));
         let calls_unseen = self.temporary_tables.call_functions();
         if self.transaction.is_open() || asks_cluster || calls_unseen || !statements.iter().all(is_plain) {
             return Ok(None);

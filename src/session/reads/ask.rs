@@ -6,6 +6,7 @@
 //! ```
 //! Whoever asks says how ([`Request`]); what comes of it does not hang on that.
 
+use super::ranking;
 use crate::backend::{Connection, ShardText, StatementName};
 use crate::error::PgError;
 use crate::execute::{AskedBy, RowSink, ScatterEnd, ScatterError, Spec, scatter};
@@ -89,118 +90,116 @@ impl Request<'_> {
     }
 }
 
-impl Session {
-    /// What the shards answer, merged as `spec` says. Not cancel safe: what the shards were asked they do.
-    pub(in crate::session) async fn ask_several(
-        &mut self,
-        reach: &Reach,
-        request: &Request<'_>,
-        spec: &Spec,
-    ) -> Result<Scattered, Failure> {
-        // Whatever may fail comes before the first shard is asked: one that was asked must be read to its end.
-        for shard in reach.shards() {
-            self.join_clean(*shard).await?;
-        }
-        let prepared_max = self.gateway.prepared_max();
-        for participant in self.transaction.on_all(reach.shards()) {
-            request.put(&mut participant.connection, reach, prepared_max)?;
-        }
-        let scattered = self.scatter_on(reach.shards(), spec, request).await;
-        if let (Err(_), Some(fragment)) = (&scattered, request.prepared()) {
-            for participant in self.transaction.on_all(reach.shards()) {
-                participant.connection.prepared.doubt(fragment.id);
-            }
-        }
-        scattered
+/// What the shards answer, merged as `spec` says. Not cancel safe: what the shards were asked they do.
+pub(in crate::session) async fn ask_several(
+    session: &mut Session,
+    reach: &Reach,
+    request: &Request<'_>,
+    spec: &Spec,
+) -> Result<Scattered, Failure> {
+    // Whatever may fail comes before the first shard is asked: one that was asked must be read to its end.
+    for shard in reach.shards() {
+        join_clean(session, *shard).await?;
     }
+    let prepared_max = session.gateway.prepared_max();
+    for participant in session.transaction.on_all(reach.shards()) {
+        request.put(&mut participant.connection, reach, prepared_max)?;
+    }
+    let scattered = scatter_on(session, reach.shards(), spec, request).await;
+    if let (Err(_), Some(fragment)) = (&scattered, request.prepared()) {
+        for participant in session.transaction.on_all(reach.shards()) {
+            participant.connection.prepared.doubt(fragment.id);
+        }
+    }
+    scattered
+}
 
-    /// A shard joins, and what had to come before the statement has been answered.
-    pub(in crate::session) async fn join_clean(&mut self, shard: ShardId) -> Result<usize, Failure> {
-        let index = self.join(shard).await?;
-        self.sync(index).await?;
-        Ok(index)
-    }
+/// A shard joins, and what had to come before the statement has been answered.
+pub(in crate::session) async fn join_clean(session: &mut Session, shard: ShardId) -> Result<usize, Failure> {
+    let index = session.join(shard).await?;
+    session.sync(index).await?;
+    Ok(index)
+}
 
-    /// Sends what is in the outputs, merges what comes.
-    async fn scatter_on(&mut self, shards: &[ShardId], spec: &Spec, request: &Request<'_>) -> Result<Scattered, Failure> {
-        let covering = request.covering();
-        self.transaction.participants_mut().sort_by_key(|participant| participant.shard);
-        self.client.map_until_proven = self.transaction.pinned_map.lend_until_proven();
-        let mut connections = Vec::with_capacity(shards.len());
-        let mut asked = Vec::with_capacity(shards.len());
-        for participant in self.transaction.on_all(shards) {
-            asked.push(participant.shard);
-            self.cancel.started(&participant.connection);
-            connections.push(&mut *participant.connection);
-        }
-        // All shards get their part before any answer is read.
-        for connection in &mut connections {
-            connection.send().await;
-        }
-        let merged = scatter(connections, request.asked_by(), spec, &mut self.client).await;
-        self.transaction.pinned_map.give_back(self.client.map_until_proven.take());
-        match merged {
-            Ok(ScatterEnd::LastStep(text)) => Ok(Scattered::LastStep(text)),
-            Ok(ScatterEnd::Unranked(pieces)) => {
-                let shard = asked.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
-                Box::pin(self.put_ranked(*pieces, spec, shard)).await
-            }
-            Ok(ScatterEnd::Answered(rows)) => {
-                originate::command_complete(self.client.buffer(), &format!("SELECT {rows}"));
-                Ok(Scattered::Answered)
-            }
-            Err(ScatterError::Shard { frame, is_answered, .. }) if may_be_of_excluded(&frame, covering) => {
-                let error = of_moving_rows(&frame);
-                // Rows that are gathered are owned: over these the error is the client's own, or there is none.
-                if is_answered || self.transaction.is_open() { Err(error.into()) } else { Ok(Scattered::NotMerged(error)) }
-            }
-            Err(ScatterError::Shard { frame, is_answered: false, .. }) if spec.evaluates_more() && is_data_error(&frame) => {
-                self.data_error_of_more(&frame, spec)
-            }
-            Err(ScatterError::Shard { index, frame, .. }) => {
-                let participant =
-                    self.transaction.participants().iter().find(|participant| asked.get(index) == Some(&participant.shard));
-                let name = participant.map(|participant| participant.connection.pool().address.name.as_str());
-                Err(failure_of_covered(with_shard_named(&frame, name.unwrap_or_default()), covering))
-            }
-            Err(ScatterError::Lost { index, error }) => {
-                match self.transaction.participants().iter().position(|participant| asked.get(index) == Some(&participant.shard)) {
-                    Some(index) => Err(self.participant_lost(index, &error)),
-                    None => Err(PgError::internal("shard is gone").into()),
-                }
-            }
-            Err(ScatterError::Order(reason)) => Err(PgError::unsupported(
-                "rows of several shards cannot be put in order",
-                format!("{}.", capitalised(&reason)),
-                "Add a condition on the shard key, or order by a column of a simple type.",
-            )
-            .into()),
-            Err(ScatterError::Inexact(reason)) => Ok(Scattered::NotMerged(inexact(&reason))),
-            Err(ScatterError::Changed) => Err(spec.told.map_or_else(changed_meanwhile, |_| changed()).into()),
-            Err(ScatterError::Error(error)) => Err(error.into()),
-            Err(ScatterError::Gone(end)) => Err(end.into()),
-        }
+/// Sends what is in the outputs, merges what comes.
+async fn scatter_on(session: &mut Session, shards: &[ShardId], spec: &Spec, request: &Request<'_>) -> Result<Scattered, Failure> {
+    let covering = request.covering();
+    session.transaction.participants_mut().sort_by_key(|participant| participant.shard);
+    session.client.map_until_proven = session.transaction.pinned_map.lend_until_proven();
+    let mut connections = Vec::with_capacity(shards.len());
+    let mut asked = Vec::with_capacity(shards.len());
+    for participant in session.transaction.on_all(shards) {
+        asked.push(participant.shard);
+        session.cancel.started(&participant.connection);
+        connections.push(&mut *participant.connection);
     }
+    // All shards get their part before any answer is read.
+    for connection in &mut connections {
+        connection.send().await;
+    }
+    let merged = scatter(connections, request.asked_by(), spec, &mut session.client).await;
+    session.transaction.pinned_map.give_back(session.client.map_until_proven.take());
+    match merged {
+        Ok(ScatterEnd::LastStep(text)) => Ok(Scattered::LastStep(text)),
+        Ok(ScatterEnd::Unranked(pieces)) => {
+            let shard = asked.first().copied().ok_or_else(|| PgError::internal("no shard"))?;
+            Box::pin(ranking::put_ranked(session, *pieces, spec, shard)).await
+        }
+        Ok(ScatterEnd::Answered(rows)) => {
+            originate::command_complete(session.client.buffer(), &format!("SELECT {rows}"));
+            Ok(Scattered::Answered)
+        }
+        Err(ScatterError::Shard { frame, is_answered, .. }) if may_be_of_excluded(&frame, covering) => {
+            let error = of_moving_rows(&frame);
+            // Rows that are gathered are owned: over these the error is the client's own, or there is none.
+            if is_answered || session.transaction.is_open() { Err(error.into()) } else { Ok(Scattered::NotMerged(error)) }
+        }
+        Err(ScatterError::Shard { frame, is_answered: false, .. }) if spec.evaluates_more() && is_data_error(&frame) => {
+            data_error_of_more(session, &frame, spec)
+        }
+        Err(ScatterError::Shard { index, frame, .. }) => {
+            let participant =
+                session.transaction.participants().iter().find(|participant| asked.get(index) == Some(&participant.shard));
+            let name = participant.map(|participant| participant.connection.pool().address.name.as_str());
+            Err(failure_of_covered(with_shard_named(&frame, name.unwrap_or_default()), covering))
+        }
+        Err(ScatterError::Lost { index, error }) => {
+            match session.transaction.participants().iter().position(|participant| asked.get(index) == Some(&participant.shard)) {
+                Some(index) => Err(session.participant_lost(index, &error)),
+                None => Err(PgError::internal("shard is gone").into()),
+            }
+        }
+        Err(ScatterError::Order(reason)) => Err(PgError::unsupported(
+            "rows of several shards cannot be put in order",
+            format!("{}.", capitalised(&reason)),
+            "Add a condition on the shard key, or order by a column of a simple type.",
+        )
+        .into()),
+        Err(ScatterError::Inexact(reason)) => Ok(Scattered::NotMerged(inexact(&reason))),
+        Err(ScatterError::Changed) => Err(spec.told.map_or_else(changed_meanwhile, |_| changed()).into()),
+        Err(ScatterError::Error(error)) => Err(error.into()),
+        Err(ScatterError::Gone(end)) => Err(end.into()),
+    }
+}
 
-    /// Shards that give up to LIMIT rows each, or groups that HAVING may leave out, compute more than the answer has: an error may
-    /// be of what is not in it.
-    fn data_error_of_more(&self, frame: &[u8], spec: &Spec) -> Result<Scattered, Failure> {
-        let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
-        let message = wire::error_fields(body).map(|fields| fields.message()).unwrap_or_default();
-        let hint = "Leave out the rows that cannot be computed by a condition in WHERE.";
-        let refusal = match spec.leaves_out_groups() {
-            true => PgError::unsupported(
-                "a group cannot be computed before HAVING has seen it",
-                format!("Each shard computes all groups, of which HAVING may leave some out, and for one of them says: {message}."),
-                hint,
-            ),
-            false => PgError::unsupported(
-                "a row beyond LIMIT cannot be computed",
-                format!("Each shard computes as many rows as LIMIT and OFFSET may need, and for one of them says: {message}."),
-                hint,
-            ),
-        };
-        // In a transaction the error has ended it on that shard.
-        if self.transaction.is_open() { Err(refusal.into()) } else { Ok(Scattered::NotMerged(refusal)) }
-    }
+/// Shards that give up to LIMIT rows each, or groups that HAVING may leave out, compute more than the answer has: an error may
+/// be of what is not in it.
+fn data_error_of_more(session: &Session, frame: &[u8], spec: &Spec) -> Result<Scattered, Failure> {
+    let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+    let message = wire::error_fields(body).map(|fields| fields.message()).unwrap_or_default();
+    let hint = "Leave out the rows that cannot be computed by a condition in WHERE.";
+    let refusal = match spec.leaves_out_groups() {
+        true => PgError::unsupported(
+            "a group cannot be computed before HAVING has seen it",
+            format!("Each shard computes all groups, of which HAVING may leave some out, and for one of them says: {message}."),
+            hint,
+        ),
+        false => PgError::unsupported(
+            "a row beyond LIMIT cannot be computed",
+            format!("Each shard computes as many rows as LIMIT and OFFSET may need, and for one of them says: {message}."),
+            hint,
+        ),
+    };
+    // In a transaction the error has ended it on that shard.
+    if session.transaction.is_open() { Err(refusal.into()) } else { Ok(Scattered::NotMerged(refusal)) }
 }

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::scatter::{is_data_error, of_moving_rows, with_shard_named};
+use super::staying;
 use crate::backend::{CANCEL_TIMEOUT, Checkout, Pooled, STATEMENT_TIMEOUT};
 use crate::error::{PgError, SqlState};
 use crate::execute::gather::{
@@ -21,9 +22,11 @@ use crate::execute::gather::{
 };
 use crate::plan::{self, Gathering};
 use crate::routing::{Parameter, Reach};
+use crate::session::commands::temporary;
 use crate::session::protocol::parameter;
 use crate::session::protocol::statement::Statement;
 use crate::session::transaction::participant::Participant;
+use crate::session::writes::exact;
 use crate::session::{Failure, Session, SessionEnd, lost};
 use crate::shard_key::Format;
 use crate::shardmap::ShardId;
@@ -93,438 +96,439 @@ struct Own {
     fragments: Fragments,
 }
 
-impl Session {
-    /// A statement of the simple protocol.
-    pub(in crate::session) async fn gather_text(
-        &mut self,
-        gathering: &Gathering,
-        statement: &Analysis,
-        text: &str,
-    ) -> Result<(), Failure> {
-        let alone = statement.alone(text);
-        let lead = text.get(..statement.start).map_or(0, |before| before.chars().count());
-        let prepared = self.prepare(alone.as_bytes(), Box::default()).await?;
-        // An empty portal, an empty statement name, no parameters, results in text.
-        let bind = wire::bind(BIND).map_err(|error| PgError::internal(error.to_string()))?;
-        let asked = Asked { gathering, text: alone, lead, bind: &bind, describes: true, then: Then::Answer };
-        Box::pin(self.gather(&prepared, asked)).await.map(drop)
-    }
+/// A statement of the simple protocol.
+pub(in crate::session) async fn gather_text(
+    session: &mut Session,
+    gathering: &Gathering,
+    statement: &Analysis,
+    text: &str,
+) -> Result<(), Failure> {
+    let alone = statement.alone(text);
+    let lead = text.get(..statement.start).map_or(0, |before| before.chars().count());
+    let prepared = session.prepare(alone.as_bytes(), Box::default()).await?;
+    // An empty portal, an empty statement name, no parameters, results in text.
+    let bind = wire::bind(BIND).map_err(|error| PgError::internal(error.to_string()))?;
+    let asked = Asked { gathering, text: alone, lead, bind: &bind, describes: true, then: Then::Answer };
+    Box::pin(gather(session, &prepared, asked)).await.map(drop)
+}
 
-    /// EXPLAIN ANALYZE: what each shard has sent, and what PostgreSQL says of the rest. `explain`: what stands before the
-    /// statement. `values`: types and values of parameters.
-    pub(in crate::session) async fn gather_explained(
-        &mut self,
-        gathering: &Gathering,
-        (statement, text): (&Analysis, &str),
-        (explain, field): (&str, &FieldDescription),
-        values: Option<(&[u32], &[u8])>,
-    ) -> Result<(Vec<FragmentRun>, Answer), Failure> {
-        let alone = statement.alone(text);
-        let lead = text.get(..statement.start).map_or(0, |before| before.chars().count());
-        let (types, after_names) = values.unwrap_or((&[], &BIND[NAMES_BYTES..]));
-        let prepared = self.prepare(alone.as_bytes(), types.into()).await?;
-        let body = [&BIND[..NAMES_BYTES], after_names].concat();
-        let bind = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
-        let asked = Asked { gathering, text: alone, lead, bind: &bind, describes: true, then: Then::Explain(explain, field) };
-        let kept = self.divert();
-        let (run, fragments) = match self.gather_all(&prepared, asked).await {
-            Ok(gathered) => (Ok(()), gathered.fragments),
-            Err(failure) => (Err(failure), Vec::new()),
+/// EXPLAIN ANALYZE: what each shard has sent, and what PostgreSQL says of the rest. `explain`: what stands before the
+/// statement. `values`: types and values of parameters.
+pub(in crate::session) async fn gather_explained(
+    session: &mut Session,
+    gathering: &Gathering,
+    (statement, text): (&Analysis, &str),
+    (explain, field): (&str, &FieldDescription),
+    values: Option<(&[u32], &[u8])>,
+) -> Result<(Vec<FragmentRun>, Answer), Failure> {
+    let alone = statement.alone(text);
+    let lead = text.get(..statement.start).map_or(0, |before| before.chars().count());
+    let (types, after_names) = values.unwrap_or((&[], &BIND[NAMES_BYTES..]));
+    let prepared = session.prepare(alone.as_bytes(), types.into()).await?;
+    let body = [&BIND[..NAMES_BYTES], after_names].concat();
+    let bind = wire::bind(&body).map_err(|error| PgError::internal(error.to_string()))?;
+    let asked = Asked { gathering, text: alone, lead, bind: &bind, describes: true, then: Then::Explain(explain, field) };
+    let kept = session.divert();
+    let (run, fragments) = match gather_all(session, &prepared, asked).await {
+        Ok(gathered) => (Ok(()), gathered.fragments),
+        Err(failure) => (Err(failure), Vec::new()),
+    };
+    Ok((fragments, session.diverted(kept, run)?))
+}
+
+/// Brings the rows together for a cursor: the scratch session, in its transaction, with the cursor open.
+pub(in crate::session) async fn gather_for_cursor(
+    session: &mut Session,
+    statement: &Arc<Statement>,
+    gathering: &Gathering,
+    bind: &wire::Bind<'_>,
+    opening: Opening<'_>,
+) -> Result<Pooled, Failure> {
+    let kept = gather_prepared(session, statement, gathering, bind, false, Then::Keep(opening)).await?;
+    kept.ok_or_else(|| PgError::internal("the scratch session was not kept").into())
+}
+
+fn gathering(session: &Session, statement: &Analysis, text: &str, reach: Reach) -> Result<Gathering, PgError> {
+    let recipe = |home| recipe(statement.alone(text), &session.context, session.temporary_tables.shapes(), home);
+    plan::gather(reach, &session.transaction_scope(), recipe)
+}
+
+/// Execute of a portal, or what asks like one. `describes`: in the simple protocol.
+pub(in crate::session) async fn gather_bound(
+    session: &mut Session,
+    statement: &Arc<Statement>,
+    bind: &wire::Bind<'_>,
+    gathering: &Gathering,
+    describes: bool,
+) -> Result<(), Failure> {
+    gather_prepared(session, statement, gathering, bind, describes, Then::Answer).await.map(drop)
+}
+
+async fn gather_prepared(
+    session: &mut Session,
+    statement: &Arc<Statement>,
+    gathering: &Gathering,
+    bind: &wire::Bind<'_>,
+    describes: bool,
+    then: Then<'_>,
+) -> Result<Option<Pooled>, Failure> {
+    let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement gathered"))?;
+    // What the transaction has done since Bind counts too.
+    let is_open = session.transaction_scope().is_open;
+    if is_open {
+        temporary::learn_temporary_tables(session, analysis).await?;
+    }
+    let renewed = is_open.then(|| self::gathering(session, analysis, statement.text(), gathering.reach.clone())).transpose()?;
+    let gathering = renewed.as_ref().unwrap_or(gathering);
+    let text = analysis.alone(statement.text());
+    let lead = statement.text().get(..analysis.start).map_or(0, |before| before.chars().count());
+    Box::pin(gather(session, statement, Asked { gathering, text, lead, bind, describes, then })).await
+}
+
+/// The scratch session, where it is kept.
+async fn gather(session: &mut Session, statement: &Arc<Statement>, asked: Asked<'_>) -> Result<Option<Pooled>, Failure> {
+    Box::pin(gather_all(session, statement, asked)).await.map(|gathered| gathered.kept)
+}
+
+async fn gather_all(session: &mut Session, statement: &Arc<Statement>, asked: Asked<'_>) -> Result<Gathered, Failure> {
+    let description = match session.describe(statement).await {
+        Ok(description) => description,
+        Err(Failure::Shard(frame)) => return Err(Failure::Shard(moved(&frame, |position| position + asked.lead))),
+        Err(failure) => return Err(failure),
+    };
+    let rows = description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
+    let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
+    let columns = match asked.then {
+        Then::Explain(_, field) => vec![field.clone()],
+        Then::Answer | Then::Keep(_) => columns,
+    };
+    let types = &description.parameter_types;
+    let catalog = Arc::clone(&session.context.catalog);
+    let value = |number: u16, wanted: Option<u32>| {
+        let index = usize::from(number).checked_sub(1)?;
+        let (format, value) = asked.bind.parameter(index)?;
+        let own = *types.get(index)?;
+        match wanted {
+            None => parameter::as_sql(own, format, value),
+            Some(wanted) => parameter::as_constant(own, format, value, &catalog).filter(|_| own == wanted),
+        }
+    };
+    let bound = |recipe: &Recipe| {
+        let inputs = recipe.inputs.iter().map(|input| input.bound(&value)).collect::<Option<_>>()?;
+        Some(Gathering { recipe: Recipe { inputs, ..recipe.clone() }, reach: asked.gathering.reach.clone() })
+    };
+    let recipe = &asked.gathering.recipe;
+    if matches!(asked.then, Then::Answer | Then::Explain(..))
+        && let Some(recipe) = Box::pin(staying::staying(session, asked.gathering, asked.text, &value)).await?
+    {
+        let gathering = Gathering { recipe, reach: asked.gathering.reach.clone() };
+        match Box::pin(gather_as(session, &description.parameter_types, &columns, Asked { gathering: &gathering, ..asked })).await {
+            Err(Failed { is_of_load: true, .. }) => {
+                tracing::debug!("no input stays on its shards");
+                session.staging.not_staying.note(asked.text);
+            }
+            run => return run.map_err(|failed| failed.failure),
+        }
+    }
+    if recipe.plain.is_some()
+        && computes_in_transport(session)
+        && let Some(gathering) = bound(recipe)
+    {
+        match Box::pin(gather_as(session, &description.parameter_types, &columns, Asked { gathering: &gathering, ..asked })).await {
+            Err(Failed { is_of_load: true, .. }) => tracing::debug!("sub-selects not computed on the shards"),
+            run => return run.map_err(|failed| failed.failure),
+        }
+    }
+    let plain = recipe.plain.as_deref().unwrap_or(recipe);
+    let gathering = bound(plain).ok_or_else(|| PgError::internal("a table's rows with parameters"))?;
+    let run = Box::pin(gather_as(session, &description.parameter_types, &columns, Asked { gathering: &gathering, ..asked })).await;
+    run.map_err(|failed| failed.failure)
+}
+
+/// Values are computed under the settings of transport as they are under the client's own.
+pub(in crate::session) fn computes_in_transport(session: &Session) -> bool {
+    let is = |name: &str, wanted: &[&str]| {
+        session.effective(name).is_none_or(|value| wanted.iter().any(|wanted| value.eq_ignore_ascii_case(wanted)))
+    };
+    let is_iso = session.effective("datestyle").is_none_or(|value| value.to_ascii_lowercase().starts_with("iso"));
+    is_iso
+        && is("extra_float_digits", &["1", "2", "3"])
+        && is("bytea_output", &["hex"])
+        && is("xmloption", &["content"])
+        && exact::check_text_is_exact(session).is_ok()
+}
+
+/// Runs one recipe. `types`: of the parameters; `columns`: of the answer.
+async fn gather_as(
+    session: &mut Session,
+    types: &[u32],
+    columns: &[FieldDescription],
+    asked: Asked<'_>,
+) -> Result<Gathered, Failed> {
+    let home = session.home().map_err(Failure::from)?.id;
+    let mut gathering = asked.gathering.clone();
+    let mut instant = None;
+    if session.transaction.is_open() && gathering.recipe.has_clock {
+        // A transaction of its own has a time of its own.
+        instant = Some(session.instant(gathering.reach.shards()).await?);
+        let replaced = clock::replaced(&gathering.recipe.text, Some(&session.context)).map_err(Failure::from)?;
+        gathering.recipe.set_text(replaced, asked.text.len());
+    }
+    let asked = Asked { gathering: &gathering, ..asked };
+    let recipe = &gathering.recipe;
+    let final_text = match asked.then {
+        Then::Explain(explain, _) => format!("{explain}{}", recipe.text),
+        Then::Answer | Then::Keep(_) => recipe.text.clone(),
+    };
+    let context = Arc::clone(&session.context);
+    let final_text = cover(final_text, &context, gathering.reach.map()).map_err(Failure::from)?;
+    let mut statement = Final {
+        client_text: asked.text,
+        map: gathering.reach.map(),
+        context: &context,
+        text: &final_text,
+        types,
+        after_names: asked.bind.after_names,
+        result_formats: asked.bind.result_formats,
+        columns,
+        describes: asked.describes,
+        is_renamed: recipe.is_renamed,
+        is_permitted: false,
+    };
+    let has_begun = session.transaction.participants().iter().any(|participant| participant.shard == home && participant.has_begun);
+    if has_begun || recipe.reads(Source::Temporary) {
+        check_rights_in_transaction(session, home, &statement, &asked).await?;
+        statement.is_permitted = true;
+    }
+    let mut hands = take_connections(session, &gathering).await?;
+    if let Some(instant) = &instant {
+        hands.script.finish.insert_str(0, &format!("{};", instant.sql(true)));
+    }
+    let names: Vec<String> =
+        hands.parts.iter().map(|(name, _)| name).chain(hands.own.iter().map(|own| &own.name)).cloned().collect();
+    // Those of the transaction may be asked at once, without keys.
+    let outside = hands.parts.iter().map(|_| true);
+    let waits: Vec<bool> = outside.chain(hands.own.iter().map(|own| own.fragments.is_begun_only)).collect();
+    let mut loaded = None;
+    let run = Box::pin(run_gathering(session, &mut hands, recipe, &statement, asked.then, &mut loaded)).await;
+    let failed = run.map_err(|error| {
+        let is_of_load = loaded.is_none() && is_of_the_recipe(&error);
+        Failed { failure: gather_failure(session, error, &hands, &asked), is_of_load }
+    });
+    let failed = match failed.err() {
+        Some(failed) => Some(stop_own(session, &hands).await.err().map_or(failed, Failed::from)),
+        None => None,
+    };
+    let home = hands.scratch.pool().address.name.clone();
+    let Loaded { fragments, keys, .. } = loaded.unwrap_or_default();
+    let fragments = fragments.iter().filter_map(|((input, side), sent)| {
+        let input = recipe.inputs.get(*input)?;
+        let (shard, has_keys) = match side {
+            Side::Scratch => (home.clone(), true),
+            Side::Part(index) => (names.get(*index)?.clone(), waits.get(*index) == Some(&true)),
         };
-        Ok((fragments, self.diverted(kept, run)?))
+        let sql = if has_keys { input.shown_as(&keys) } else { input.shown_as(&KnownKeys::new()) };
+        Some(FragmentRun { shard, sql, sent: *sent })
+    });
+    let fragments = fragments.collect();
+    if let (None, Then::Keep(_)) = (&failed, asked.then) {
+        session.cancel.ended(&hands.scratch);
+        return Ok(Gathered { kept: Some(hands.scratch), fragments });
     }
+    Box::pin(give_back(session, hands, failed.is_none())).await;
+    failed.map_or(Ok(Gathered { kept: None, fragments }), Err)
+}
 
-    /// Brings the rows together for a cursor: the scratch session, in its transaction, with the cursor open.
-    pub(in crate::session) async fn gather_for_cursor(
-        &mut self,
-        statement: &Arc<Statement>,
-        gathering: &Gathering,
-        bind: &wire::Bind<'_>,
-        opening: Opening<'_>,
-    ) -> Result<Pooled, Failure> {
-        let kept = self.gather_prepared(statement, gathering, bind, false, Then::Keep(opening)).await?;
-        kept.ok_or_else(|| PgError::internal("the scratch session was not kept").into())
-    }
-
-    fn gathering(&self, statement: &Analysis, text: &str, reach: Reach) -> Result<Gathering, PgError> {
-        let recipe = |home| recipe(statement.alone(text), &self.context, self.temporary_tables.shapes(), home);
-        plan::gather(reach, &self.transaction_scope(), recipe)
-    }
-
-    /// Execute of a portal, or what asks like one. `describes`: in the simple protocol.
-    pub(in crate::session) async fn gather_bound(
-        &mut self,
-        statement: &Arc<Statement>,
-        bind: &wire::Bind<'_>,
-        gathering: &Gathering,
-        describes: bool,
-    ) -> Result<(), Failure> {
-        self.gather_prepared(statement, gathering, bind, describes, Then::Answer).await.map(drop)
-    }
-
-    async fn gather_prepared(
-        &mut self,
-        statement: &Arc<Statement>,
-        gathering: &Gathering,
-        bind: &wire::Bind<'_>,
-        describes: bool,
-        then: Then<'_>,
-    ) -> Result<Option<Pooled>, Failure> {
-        let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement gathered"))?;
-        // What the transaction has done since Bind counts too.
-        let is_open = self.transaction_scope().is_open;
-        if is_open {
-            self.learn_temporary_tables(analysis).await?;
+/// On the session's own connection to the home shard, whose transaction may hold locks that others would wait for, or which alone
+/// has the temporary tables.
+async fn check_rights_in_transaction(
+    session: &mut Session,
+    home: ShardId,
+    statement: &Final<'_>,
+    asked: &Asked<'_>,
+) -> Result<(), Failure> {
+    let index = session.join(home).await?;
+    session.sync(index).await?;
+    let participant = session.transaction.at(index)?;
+    match gather::check_rights::<Ended>(&mut participant.connection, statement).await {
+        Ok(()) => Ok(()),
+        Err(GatherError::Shard { side, stage, frame }) => Err(refused(side, stage, &frame, "", asked)),
+        Err(GatherError::Lost { error, .. }) => Err(session.participant_lost(index, &error)),
+        Err(GatherError::TooLarge | GatherError::Differs | GatherError::Unsupported(_) | GatherError::Gone(_)) => {
+            Err(PgError::internal("the check of rights ended as something else").into())
         }
-        let renewed = is_open.then(|| self.gathering(analysis, statement.text(), gathering.reach.clone())).transpose()?;
-        let gathering = renewed.as_ref().unwrap_or(gathering);
-        let text = analysis.alone(statement.text());
-        let lead = statement.text().get(..analysis.start).map_or(0, |before| before.chars().count());
-        Box::pin(self.gather(statement, Asked { gathering, text, lead, bind, describes, then })).await
     }
+}
 
-    /// The scratch session, where it is kept.
-    async fn gather(&mut self, statement: &Arc<Statement>, asked: Asked<'_>) -> Result<Option<Pooled>, Failure> {
-        Box::pin(self.gather_all(statement, asked)).await.map(|gathered| gathered.kept)
+/// The scratch session, a connection to each shard whose rows are read outside of the transaction, and the shards where it
+/// has written.
+async fn take_connections(session: &mut Session, gathering: &Gathering) -> Result<Hands, Failure> {
+    let home = session.home()?;
+    let settings = session.settings_now();
+    let has_snapshots = session.transaction.is_open() && session.has_snapshot();
+    let own = session.transaction.participants().iter().filter(|participant| participant.is_own());
+    let own: Vec<ShardId> = match has_snapshots {
+        true => gathering
+            .reach
+            .shards()
+            .iter()
+            .copied()
+            .chain((!gathering.reach.shards().contains(&home.id)).then_some(home.id))
+            .collect(),
+        false => own.map(|participant| participant.shard).collect(),
+    };
+    let (has_home_tables, has_temporary) = (gathering.recipe.reads(Source::Home), gathering.recipe.reads(Source::Temporary));
+    let is_own = |id: &ShardId| own.contains(id) && (gathering.reach.shards().contains(id) || (*id == home.id && has_home_tables));
+    let is_temporary_only = has_temporary && !is_own(&home.id);
+    let lock_timeout_ms = session.transaction.is_open().then_some(LOCK_TIMEOUT_MS);
+    let reads_home = gathering.reach.shards().contains(&home.id) && !own.contains(&home.id);
+    let scratch = session.checkout(&home, &settings).await?;
+    let mut hands = Hands {
+        scratch,
+        script: Script::new(&gathering.recipe, reads_home, lock_timeout_ms),
+        outside: Fragments::outside(&gathering.recipe, lock_timeout_ms),
+        parts: Vec::new(),
+        own: Vec::new(),
+    };
+    for id in gathering.reach.shards().iter().filter(|id| **id != home.id && !own.contains(id)) {
+        let shard = session.gateway.shard(*id)?;
+        // The scratch session is held meanwhile.
+        let connection = session.checkout_as(Checkout::LateJoiner, &shard, &settings).await?;
+        hands.parts.push((shard.name.clone(), connection));
     }
-
-    async fn gather_all(&mut self, statement: &Arc<Statement>, asked: Asked<'_>) -> Result<Gathered, Failure> {
-        let description = match self.describe(statement).await {
-            Ok(description) => description,
-            Err(Failure::Shard(frame)) => return Err(Failure::Shard(moved(&frame, |position| position + asked.lead))),
-            Err(failure) => return Err(failure),
+    for id in own.iter().filter(|id| is_own(id)).chain(is_temporary_only.then_some(&home.id)) {
+        let index = session.join(*id).await?;
+        session.sync(index).await?;
+        let name = session.gateway.shard(*id)?.name.clone();
+        let has_begun = session.transaction.participants().get(index).is_some_and(|participant| participant.has_begun);
+        let fragments = match has_begun {
+            true => {
+                let has_shards = is_own(id) && gathering.reach.shards().contains(id);
+                Fragments::own(&gathering.recipe, has_shards, *id == home.id, has_snapshots)
+            }
+            false => Fragments::temporary(&gathering.recipe),
         };
-        let rows = description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
-        let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?;
-        let columns = match asked.then {
-            Then::Explain(_, field) => vec![field.clone()],
-            Then::Answer | Then::Keep(_) => columns,
-        };
-        let types = &description.parameter_types;
-        let catalog = Arc::clone(&self.context.catalog);
-        let value = |number: u16, wanted: Option<u32>| {
-            let index = usize::from(number).checked_sub(1)?;
-            let (format, value) = asked.bind.parameter(index)?;
-            let own = *types.get(index)?;
-            match wanted {
-                None => parameter::as_sql(own, format, value),
-                Some(wanted) => parameter::as_constant(own, format, value, &catalog).filter(|_| own == wanted),
-            }
-        };
-        let bound = |recipe: &Recipe| {
-            let inputs = recipe.inputs.iter().map(|input| input.bound(&value)).collect::<Option<_>>()?;
-            Some(Gathering { recipe: Recipe { inputs, ..recipe.clone() }, reach: asked.gathering.reach.clone() })
-        };
-        let recipe = &asked.gathering.recipe;
-        if matches!(asked.then, Then::Answer | Then::Explain(..))
-            && let Some(recipe) = Box::pin(self.staying(asked.gathering, asked.text, &value)).await?
-        {
-            let gathering = Gathering { recipe, reach: asked.gathering.reach.clone() };
-            match Box::pin(self.gather_as(&description.parameter_types, &columns, Asked { gathering: &gathering, ..asked })).await {
-                Err(Failed { is_of_load: true, .. }) => {
-                    tracing::debug!("no input stays on its shards");
-                    self.staging.not_staying.note(asked.text);
-                }
-                run => return run.map_err(|failed| failed.failure),
-            }
-        }
-        if recipe.plain.is_some()
-            && self.computes_in_transport()
-            && let Some(gathering) = bound(recipe)
-        {
-            match Box::pin(self.gather_as(&description.parameter_types, &columns, Asked { gathering: &gathering, ..asked })).await {
-                Err(Failed { is_of_load: true, .. }) => tracing::debug!("sub-selects not computed on the shards"),
-                run => return run.map_err(|failed| failed.failure),
-            }
-        }
-        let plain = recipe.plain.as_deref().unwrap_or(recipe);
-        let gathering = bound(plain).ok_or_else(|| PgError::internal("a table's rows with parameters"))?;
-        let run = Box::pin(self.gather_as(&description.parameter_types, &columns, Asked { gathering: &gathering, ..asked })).await;
-        run.map_err(|failed| failed.failure)
+        hands.own.push(Own { shard: *id, name, fragments });
     }
-
-    /// Values are computed under the settings of transport as they are under the client's own.
-    pub(in crate::session) fn computes_in_transport(&self) -> bool {
-        let is = |name: &str, wanted: &[&str]| {
-            self.effective(name).is_none_or(|value| wanted.iter().any(|wanted| value.eq_ignore_ascii_case(wanted)))
-        };
-        let is_iso = self.effective("datestyle").is_none_or(|value| value.to_ascii_lowercase().starts_with("iso"));
-        is_iso
-            && is("extra_float_digits", &["1", "2", "3"])
-            && is("bytea_output", &["hex"])
-            && is("xmloption", &["content"])
-            && self.check_text_is_exact().is_ok()
+    let own =
+        session.transaction.participants().iter().filter(|participant| hands.own.iter().any(|own| own.shard == participant.shard));
+    let own = own.map(|participant| &participant.connection);
+    let outside = std::iter::once(&hands.scratch).chain(hands.parts.iter().map(|(_, connection)| connection));
+    for connection in outside.chain(own) {
+        session.cancel.started(connection);
     }
+    Ok(hands)
+}
 
-    /// Runs one recipe. `types`: of the parameters; `columns`: of the answer.
-    async fn gather_as(&mut self, types: &[u32], columns: &[FieldDescription], asked: Asked<'_>) -> Result<Gathered, Failed> {
-        let home = self.home().map_err(Failure::from)?.id;
-        let mut gathering = asked.gathering.clone();
-        let mut instant = None;
-        if self.transaction.is_open() && gathering.recipe.has_clock {
-            // A transaction of its own has a time of its own.
-            instant = Some(self.instant(gathering.reach.shards()).await?);
-            let replaced = clock::replaced(&gathering.recipe.text, Some(&self.context)).map_err(Failure::from)?;
-            gathering.recipe.set_text(replaced, asked.text.len());
-        }
-        let asked = Asked { gathering: &gathering, ..asked };
-        let recipe = &gathering.recipe;
-        let final_text = match asked.then {
-            Then::Explain(explain, _) => format!("{explain}{}", recipe.text),
-            Then::Answer | Then::Keep(_) => recipe.text.clone(),
-        };
-        let context = Arc::clone(&self.context);
-        let final_text = cover(final_text, &context, gathering.reach.map()).map_err(Failure::from)?;
-        let mut statement = Final {
-            client_text: asked.text,
-            map: gathering.reach.map(),
-            context: &context,
-            text: &final_text,
-            types,
-            after_names: asked.bind.after_names,
-            result_formats: asked.bind.result_formats,
-            columns,
-            describes: asked.describes,
-            is_renamed: recipe.is_renamed,
-            is_permitted: false,
-        };
-        let has_begun =
-            self.transaction.participants().iter().any(|participant| participant.shard == home && participant.has_begun);
-        if has_begun || recipe.reads(Source::Temporary) {
-            self.check_rights_in_transaction(home, &statement, &asked).await?;
-            statement.is_permitted = true;
-        }
-        let mut hands = self.take_connections(&gathering).await?;
-        if let Some(instant) = &instant {
-            hands.script.finish.insert_str(0, &format!("{};", instant.sql(true)));
-        }
-        let names: Vec<String> =
-            hands.parts.iter().map(|(name, _)| name).chain(hands.own.iter().map(|own| &own.name)).cloned().collect();
-        // Those of the transaction may be asked at once, without keys.
-        let outside = hands.parts.iter().map(|_| true);
-        let waits: Vec<bool> = outside.chain(hands.own.iter().map(|own| own.fragments.is_begun_only)).collect();
-        let mut loaded = None;
-        let run = Box::pin(self.run_gathering(&mut hands, recipe, &statement, asked.then, &mut loaded)).await;
-        let failed = run.map_err(|error| {
-            let is_of_load = loaded.is_none() && is_of_the_recipe(&error);
-            Failed { failure: self.gather_failure(error, &hands, &asked), is_of_load }
-        });
-        let failed = match failed.err() {
-            Some(failed) => Some(self.stop_own(&hands).await.err().map_or(failed, Failed::from)),
-            None => None,
-        };
-        let home = hands.scratch.pool().address.name.clone();
-        let Loaded { fragments, keys, .. } = loaded.unwrap_or_default();
-        let fragments = fragments.iter().filter_map(|((input, side), sent)| {
-            let input = recipe.inputs.get(*input)?;
-            let (shard, has_keys) = match side {
-                Side::Scratch => (home.clone(), true),
-                Side::Part(index) => (names.get(*index)?.clone(), waits.get(*index) == Some(&true)),
-            };
-            let sql = if has_keys { input.shown_as(&keys) } else { input.shown_as(&KnownKeys::new()) };
-            Some(FragmentRun { shard, sql, sent: *sent })
-        });
-        let fragments = fragments.collect();
-        if let (None, Then::Keep(_)) = (&failed, asked.then) {
-            self.cancel.ended(&hands.scratch);
-            return Ok(Gathered { kept: Some(hands.scratch), fragments });
-        }
-        Box::pin(self.give_back(hands, failed.is_none())).await;
-        failed.map_or(Ok(Gathered { kept: None, fragments }), Err)
+/// Loads and answers, before the client's deadline, as long as it is there.
+async fn run_gathering(
+    session: &mut Session,
+    hands: &mut Hands,
+    recipe: &Recipe,
+    statement: &Final<'_>,
+    then: Then<'_>,
+    rows: &mut Option<Loaded>,
+) -> Result<(), GatherError<Ended>> {
+    let deadline = session.effective(STATEMENT_TIMEOUT).and_then(duration).map(|limit| Instant::now() + limit);
+    let bytes_max = session.gateway.config.cross_shard.gather_bytes_max;
+    let Hands { scratch, script, outside, parts, own } = hands;
+    let mut senders: Vec<Part<'_>> = parts.iter_mut().map(|(_, connection)| Part::new(&mut *connection, outside)).collect();
+    // In the order of `own`, by which errors are named.
+    let mut participants: Vec<&mut Participant> = session.transaction.participants_mut().iter_mut().collect();
+    for own in own.iter() {
+        let place = participants.iter().position(|participant| participant.shard == own.shard);
+        let participant = place.map(|place| participants.swap_remove(place));
+        senders.extend(participant.map(|participant| Part::new(&mut participant.connection, &own.fragments)));
     }
+    // A cancel request may find every backend between two statements, where it does nothing.
+    let target = Arc::clone(&session.cancel);
+    let mut cancelled = pin!(target.cancelled());
+    let loading = gather::load(scratch, &mut senders, script, statement, bytes_max);
+    let loaded = before(deadline, cancelled.as_mut(), Box::pin(loading)).await?;
+    tracing::debug!(bytes = loaded.bytes, inputs = recipe.inputs.len(), "rows gathered");
+    // What is left reads what has been gathered.
+    session.transaction.pinned_map.note_rows();
+    *rows = Some(loaded);
+    for (_, connection) in parts.drain(..) {
+        release(&session.cancel, connection);
+    }
+    let finish = script.finish.as_str();
+    match then {
+        Then::Answer | Then::Explain(..) => {
+            let answering = gather::answer(scratch, finish, statement, &mut session.client);
+            before(deadline, cancelled, async { answering.await.map_err(in_session) }).await
+        }
+        Then::Keep(opening) => before(deadline, cancelled, gather::open(scratch, finish, statement, opening)).await,
+    }
+}
 
-    /// On the session's own connection to the home shard, whose transaction may hold locks that others would wait for, or which alone
-    /// has the temporary tables.
-    async fn check_rights_in_transaction(
-        &mut self,
-        home: ShardId,
-        statement: &Final<'_>,
-        asked: &Asked<'_>,
-    ) -> Result<(), Failure> {
-        let index = self.join(home).await?;
-        self.sync(index).await?;
-        let participant = self.transaction.at(index)?;
-        match gather::check_rights::<Ended>(&mut participant.connection, statement).await {
-            Ok(()) => Ok(()),
-            Err(GatherError::Shard { side, stage, frame }) => Err(refused(side, stage, &frame, "", asked)),
-            Err(GatherError::Lost { error, .. }) => Err(self.participant_lost(index, &error)),
-            Err(GatherError::TooLarge | GatherError::Differs | GatherError::Unsupported(_) | GatherError::Gone(_)) => {
-                Err(PgError::internal("the check of rights ended as something else").into())
-            }
+/// After a failure: the transaction's own connections are told to stop, and what they still say is thrown away.
+async fn stop_own(session: &mut Session, hands: &Hands) -> Result<(), Failure> {
+    for own in &hands.own {
+        let Some(index) = session.transaction.index_of(own.shard) else { continue };
+        let Some(participant) = session.transaction.participants_mut().get_mut(index) else { continue };
+        if participant.connection.pending.is_empty() {
+            continue;
+        }
+        participant.connection.stop().await;
+        if let Err(error) = gather::read_to_end(&mut participant.connection).await {
+            return Err(session.participant_lost(index, &error));
         }
     }
+    Ok(())
+}
 
-    /// The scratch session, a connection to each shard whose rows are read outside of the transaction, and the shards where it
-    /// has written.
-    async fn take_connections(&mut self, gathering: &Gathering) -> Result<Hands, Failure> {
-        let home = self.home()?;
-        let settings = self.settings_now();
-        let has_snapshots = self.transaction.is_open() && self.has_snapshot();
-        let own = self.transaction.participants().iter().filter(|participant| participant.is_own());
-        let own: Vec<ShardId> = match has_snapshots {
-            true => gathering
-                .reach
-                .shards()
-                .iter()
-                .copied()
-                .chain((!gathering.reach.shards().contains(&home.id)).then_some(home.id))
-                .collect(),
-            false => own.map(|participant| participant.shard).collect(),
-        };
-        let (has_home_tables, has_temporary) = (gathering.recipe.reads(Source::Home), gathering.recipe.reads(Source::Temporary));
-        let is_own =
-            |id: &ShardId| own.contains(id) && (gathering.reach.shards().contains(id) || (*id == home.id && has_home_tables));
-        let is_temporary_only = has_temporary && !is_own(&home.id);
-        let lock_timeout_ms = self.transaction.is_open().then_some(LOCK_TIMEOUT_MS);
-        let reads_home = gathering.reach.shards().contains(&home.id) && !own.contains(&home.id);
-        let scratch = self.checkout(&home, &settings).await?;
-        let mut hands = Hands {
-            scratch,
-            script: Script::new(&gathering.recipe, reads_home, lock_timeout_ms),
-            outside: Fragments::outside(&gathering.recipe, lock_timeout_ms),
-            parts: Vec::new(),
-            own: Vec::new(),
-        };
-        for id in gathering.reach.shards().iter().filter(|id| **id != home.id && !own.contains(id)) {
-            let shard = self.gateway.shard(*id)?;
-            // The scratch session is held meanwhile.
-            let connection = self.checkout_as(Checkout::LateJoiner, &shard, &settings).await?;
-            hands.parts.push((shard.name.clone(), connection));
+fn gather_failure(session: &Session, error: GatherError<Ended>, hands: &Hands, asked: &Asked<'_>) -> Failure {
+    let name = |side: Side| match side {
+        Side::Scratch => hands.scratch.pool().address.name.clone(),
+        Side::Part(index) => {
+            let mut names = hands.parts.iter().map(|(name, _)| name).chain(hands.own.iter().map(|own| &own.name));
+            names.nth(index).cloned().unwrap_or_default()
         }
-        for id in own.iter().filter(|id| is_own(id)).chain(is_temporary_only.then_some(&home.id)) {
-            let index = self.join(*id).await?;
-            self.sync(index).await?;
-            let name = self.gateway.shard(*id)?.name.clone();
-            let has_begun = self.transaction.participants().get(index).is_some_and(|participant| participant.has_begun);
-            let fragments = match has_begun {
-                true => {
-                    let has_shards = is_own(id) && gathering.reach.shards().contains(id);
-                    Fragments::own(&gathering.recipe, has_shards, *id == home.id, has_snapshots)
-                }
-                false => Fragments::temporary(&gathering.recipe),
-            };
-            hands.own.push(Own { shard: *id, name, fragments });
+    };
+    match error {
+        GatherError::Shard { side, stage, frame } => refused(side, stage, &frame, &name(side), asked),
+        GatherError::Lost { side, error } => lost(&name(side), &error).into(),
+        GatherError::TooLarge => {
+            let limit = session.gateway.config.cross_shard.gather_bytes_max;
+            let message = format!("statement needs more than {limit} bytes of rows of several shards");
+            PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
+                .with_detail("The limit is cross_shard.gather_bytes_max.")
+                .with_hint("Restrict the tables by conditions, or raise the limit.")
+                .into()
         }
-        let own =
-            self.transaction.participants().iter().filter(|participant| hands.own.iter().any(|own| own.shard == participant.shard));
-        let own = own.map(|participant| &participant.connection);
-        let outside = std::iter::once(&hands.scratch).chain(hands.parts.iter().map(|(_, connection)| connection));
-        for connection in outside.chain(own) {
-            self.cancel.started(connection);
+        GatherError::Differs => PgError::unsupported(
+            "this statement is not supported over the rows of several shards",
+            "Over gathered rows its columns would be of other types or names.",
+            "Name columns instead of whole rows, or cast them.",
+        )
+        .into(),
+        GatherError::Unsupported(refusal) => refusal.into(),
+        GatherError::Gone(Ended::Session(end)) => end.into(),
+        GatherError::Gone(Ended::Cancelled) => {
+            PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into()
         }
-        Ok(hands)
-    }
-
-    /// Loads and answers, before the client's deadline, as long as it is there.
-    async fn run_gathering(
-        &mut self,
-        hands: &mut Hands,
-        recipe: &Recipe,
-        statement: &Final<'_>,
-        then: Then<'_>,
-        rows: &mut Option<Loaded>,
-    ) -> Result<(), GatherError<Ended>> {
-        let deadline = self.effective(STATEMENT_TIMEOUT).and_then(duration).map(|limit| Instant::now() + limit);
-        let bytes_max = self.gateway.config.cross_shard.gather_bytes_max;
-        let Hands { scratch, script, outside, parts, own } = hands;
-        let mut senders: Vec<Part<'_>> = parts.iter_mut().map(|(_, connection)| Part::new(&mut *connection, outside)).collect();
-        // In the order of `own`, by which errors are named.
-        let mut participants: Vec<&mut Participant> = self.transaction.participants_mut().iter_mut().collect();
-        for own in own.iter() {
-            let place = participants.iter().position(|participant| participant.shard == own.shard);
-            let participant = place.map(|place| participants.swap_remove(place));
-            senders.extend(participant.map(|participant| Part::new(&mut participant.connection, &own.fragments)));
-        }
-        // A cancel request may find every backend between two statements, where it does nothing.
-        let target = Arc::clone(&self.cancel);
-        let mut cancelled = pin!(target.cancelled());
-        let loading = gather::load(scratch, &mut senders, script, statement, bytes_max);
-        let loaded = before(deadline, cancelled.as_mut(), Box::pin(loading)).await?;
-        tracing::debug!(bytes = loaded.bytes, inputs = recipe.inputs.len(), "rows gathered");
-        // What is left reads what has been gathered.
-        self.transaction.pinned_map.note_rows();
-        *rows = Some(loaded);
-        for (_, connection) in parts.drain(..) {
-            release(&self.cancel, connection);
-        }
-        let finish = script.finish.as_str();
-        match then {
-            Then::Answer | Then::Explain(..) => {
-                let answering = gather::answer(scratch, finish, statement, &mut self.client);
-                before(deadline, cancelled, async { answering.await.map_err(in_session) }).await
-            }
-            Then::Keep(opening) => before(deadline, cancelled, gather::open(scratch, finish, statement, opening)).await,
+        GatherError::Gone(Ended::Deadline) => {
+            PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout").into()
         }
     }
+}
 
-    /// After a failure: the transaction's own connections are told to stop, and what they still say is thrown away.
-    async fn stop_own(&mut self, hands: &Hands) -> Result<(), Failure> {
-        for own in &hands.own {
-            let Some(index) = self.transaction.index_of(own.shard) else { continue };
-            let Some(participant) = self.transaction.participants_mut().get_mut(index) else { continue };
-            if participant.connection.pending.is_empty() {
-                continue;
-            }
-            participant.connection.stop().await;
-            if let Err(error) = gather::read_to_end(&mut participant.connection).await {
-                return Err(self.participant_lost(index, &error));
-            }
-        }
-        Ok(())
-    }
-
-    fn gather_failure(&self, error: GatherError<Ended>, hands: &Hands, asked: &Asked<'_>) -> Failure {
-        let name = |side: Side| match side {
-            Side::Scratch => hands.scratch.pool().address.name.clone(),
-            Side::Part(index) => {
-                let mut names = hands.parts.iter().map(|(name, _)| name).chain(hands.own.iter().map(|own| &own.name));
-                names.nth(index).cloned().unwrap_or_default()
-            }
-        };
-        match error {
-            GatherError::Shard { side, stage, frame } => refused(side, stage, &frame, &name(side), asked),
-            GatherError::Lost { side, error } => lost(&name(side), &error).into(),
-            GatherError::TooLarge => {
-                let limit = self.gateway.config.cross_shard.gather_bytes_max;
-                let message = format!("statement needs more than {limit} bytes of rows of several shards");
-                PgError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
-                    .with_detail("The limit is cross_shard.gather_bytes_max.")
-                    .with_hint("Restrict the tables by conditions, or raise the limit.")
-                    .into()
-            }
-            GatherError::Differs => PgError::unsupported(
-                "this statement is not supported over the rows of several shards",
-                "Over gathered rows its columns would be of other types or names.",
-                "Name columns instead of whole rows, or cast them.",
-            )
-            .into(),
-            GatherError::Unsupported(refusal) => refusal.into(),
-            GatherError::Gone(Ended::Session(end)) => end.into(),
-            GatherError::Gone(Ended::Cancelled) => {
-                PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request").into()
-            }
-            GatherError::Gone(Ended::Deadline) => {
-                PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout").into()
-            }
+/// Connections that are in the middle of something are told to stop, and closed.
+async fn give_back(session: &mut Session, mut hands: Hands, is_done: bool) {
+    // Before any of them is somebody else's: a cancel request that comes now is for none of them.
+    session.cancel.finished();
+    if !is_done && gather::is_between_statements(&hands.scratch) {
+        // An error here closes the connection, which ends the transaction too.
+        if let Ok(Err(error)) = timeout(CANCEL_TIMEOUT, gather::roll_back(&mut hands.scratch)).await {
+            tracing::debug!(%error, "scratch session not rolled back");
         }
     }
-
-    /// Connections that are in the middle of something are told to stop, and closed.
-    async fn give_back(&mut self, mut hands: Hands, is_done: bool) {
-        // Before any of them is somebody else's: a cancel request that comes now is for none of them.
-        self.cancel.finished();
-        if !is_done && gather::is_between_statements(&hands.scratch) {
-            // An error here closes the connection, which ends the transaction too.
-            if let Ok(Err(error)) = timeout(CANCEL_TIMEOUT, gather::roll_back(&mut hands.scratch)).await {
-                tracing::debug!(%error, "scratch session not rolled back");
-            }
+    for mut connection in std::iter::once(hands.scratch).chain(hands.parts.into_iter().map(|(_, connection)| connection)) {
+        if !connection.is_clean() {
+            connection.stop().await;
         }
-        for mut connection in std::iter::once(hands.scratch).chain(hands.parts.into_iter().map(|(_, connection)| connection)) {
-            if !connection.is_clean() {
-                connection.stop().await;
-            }
-            release(&self.cancel, connection);
-        }
+        release(&session.cancel, connection);
     }
 }
 

@@ -23,15 +23,18 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::scatter::fragment_text;
+use super::{ask, scatter};
 use crate::backend::{ColumnsDigest, Own, StatementName};
 use crate::error::{PgError, SqlState};
 use crate::execute::{Next, Pieces, RowSink, Rows, Spec, without_last_columns};
 use crate::routing::{Inputs, Reach};
 use crate::session::cursor::Heard;
+use crate::session::cursor::merged;
 use crate::session::protocol::describe::{Description, prepare_on, put_with_formats};
 use crate::session::protocol::statement::Statement;
 use crate::session::protocol::told::check_columns;
 use crate::session::transaction::participant::Participant;
+use crate::session::writes::staged;
 use crate::session::writes::staged::Asked;
 use crate::session::{Failure, Session};
 use crate::sql::analysis::{Analysis, Fragment, LockWait, Locking, Merge, Splice};
@@ -59,398 +62,396 @@ struct Plan {
     number: u64,
 }
 
-impl Session {
-    /// Outside of a transaction the statement is one by itself.
-    pub(in crate::session) async fn lock_rows_alone(
-        &mut self,
-        statement: &Arc<Statement>,
-        bind: &wire::Bind<'_>,
-        reach: &Reach,
-    ) -> Result<(), Failure> {
-        let begins_here = !self.transaction.is_open();
-        if begins_here {
-            self.begin_one_statement();
-        }
-        let locked = Box::pin(self.lock_rows(statement, bind, reach, true)).await;
-        self.end_one_statement(begins_here, locked).await
+/// Outside of a transaction the statement is one by itself.
+pub(in crate::session) async fn lock_rows_alone(
+    session: &mut Session,
+    statement: &Arc<Statement>,
+    bind: &wire::Bind<'_>,
+    reach: &Reach,
+) -> Result<(), Failure> {
+    let begins_here = !session.transaction.is_open();
+    if begins_here {
+        session.begin_one_statement();
     }
+    let locked = Box::pin(lock_rows(session, statement, bind, reach, true)).await;
+    session.end_one_statement(begins_here, locked).await
+}
 
-    /// In the transaction that is open. `describes`: the simple protocol.
-    pub(in crate::session) async fn lock_rows(
-        &mut self,
-        statement: &Arc<Statement>,
-        bind: &wire::Bind<'_>,
-        reach: &Reach,
-        describes: bool,
-    ) -> Result<(), Failure> {
-        let description = self.describe(statement).await?;
-        let mut plan = self.lock_plan(statement, bind, reach, &description).await?;
-        if describes {
-            let rows = description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
-            put_with_formats(&mut plan.described, rows, bind.result_formats)?;
-        }
-        let count = match (plan.spec.limit, plan.wait) {
-            (Rows::Known(0), _) => self.put_locked(&plan, Vec::new()).await?,
-            (Rows::Known(limit), LockWait::Skip) => self.lock_first_free(&plan, limit).await?,
-            (Rows::Known(limit), LockWait::Wait | LockWait::Error) => self.lock_first(&plan, limit).await?,
-            (Rows::Unsaid, _) => self.lock_all(&plan).await?,
-            (Rows::Column(_), _) => return Err(PgError::internal("LIMIT that is not known").into()),
-        };
-        originate::command_complete(self.client.buffer(), &format!("SELECT {count}"));
-        Ok(())
-    }
-
-    /// In the extended protocol: outside of a transaction, the pipeline is one up to Sync.
-    pub(in crate::session) async fn lock_rows_bound(
-        &mut self,
-        statement: &Arc<Statement>,
-        bind: &wire::Bind<'_>,
-        reach: &Reach,
-    ) -> Result<(), Failure> {
-        if !self.transaction.is_open() {
-            self.begin_for_pipeline();
-        }
-        Box::pin(self.lock_rows(statement, bind, reach, false)).await
-    }
-
-    async fn lock_plan(
-        &mut self,
-        statement: &Arc<Statement>,
-        bind: &wire::Bind<'_>,
-        reach: &Reach,
-        description: &Description,
-    ) -> Result<Plan, Failure> {
-        let types = description.parameter_types.as_slice();
-        let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement locked"))?;
-        let merge = analysis.merge.clone()?;
-        let locking = merge.locking.clone().ok_or_else(|| PgError::internal("a statement without locks"))?;
-        let mut spec = self.spec(&merge, &Inputs::bound(statement.text(), &statement.literals, bind, types))?;
-        self.compute_counts(&mut spec, &locking, &Asked::Bound { bind, description }).await?;
-        if matches!(spec.limit, Rows::Column(_)) || matches!(spec.offset, Rows::Column(_)) {
-            return Err(PgError::unsupported(
-                "row locks with this LIMIT or OFFSET are not supported across shards",
-                "It is an expression, whose value is not known before a row is locked.",
-                "Compute the number first and pass it.",
-            )
-            .into());
-        }
-        let has_limit = matches!(spec.limit, Rows::Known(_));
-        let make = |session: &Self, text: String| session.fragment_of_text(statement, text, types, reach);
-        let guide = match has_limit && locking.wait != LockWait::Skip {
-            true => {
-                let text = text_without_locks(analysis, &merge, &locking, statement.text());
-                let text = self.with_instant(text, reach.shards()).await?;
-                Some(make(self, text)?)
-            }
-            false => None,
-        };
-        let text = self.with_instant(fragment_text(analysis, &merge, statement.text()), reach.shards()).await?;
-        let fragment = make(self, text)?;
+/// In the transaction that is open. `describes`: the simple protocol.
+pub(in crate::session) async fn lock_rows(
+    session: &mut Session,
+    statement: &Arc<Statement>,
+    bind: &wire::Bind<'_>,
+    reach: &Reach,
+    describes: bool,
+) -> Result<(), Failure> {
+    let description = session.describe(statement).await?;
+    let mut plan = lock_plan(session, statement, bind, reach, &description).await?;
+    if describes {
         let rows = description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
-        let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?.len();
-        let codes = codes(bind.result_formats, columns, merge.hidden_columns);
-        let mut formats = vec![0, 0, 0, 0];
-        formats.extend(u16::try_from(codes.len()).unwrap_or(u16::MAX).to_be_bytes());
-        codes.iter().for_each(|code| formats.extend(code.to_be_bytes()));
-        Ok(Plan {
-            reach: reach.clone(),
-            locking: fragment,
-            guide,
-            wait: locking.wait,
-            spec,
-            told: description.columns(),
-            values: bind.with_result_formats(&[]),
-            formats,
-            codes,
-            described: BytesMut::new(),
-            number: self.open_cursors.number(),
-        })
+        put_with_formats(&mut plan.described, rows, bind.result_formats)?;
     }
+    let count = match (plan.spec.limit, plan.wait) {
+        (Rows::Known(0), _) => put_locked(session, &plan, Vec::new()).await?,
+        (Rows::Known(limit), LockWait::Skip) => lock_first_free(session, &plan, limit).await?,
+        (Rows::Known(limit), LockWait::Wait | LockWait::Error) => lock_first(session, &plan, limit).await?,
+        (Rows::Unsaid, _) => lock_all(session, &plan).await?,
+        (Rows::Column(_), _) => return Err(PgError::internal("LIMIT that is not known").into()),
+    };
+    originate::command_complete(session.client.buffer(), &format!("SELECT {count}"));
+    Ok(())
+}
 
-    /// LIMIT and OFFSET that are expressions, evaluated once.
-    async fn compute_counts(&mut self, spec: &mut Spec, locking: &Locking, asked: &Asked<'_>) -> Result<(), Failure> {
-        // In this order PostgreSQL looks at them.
-        for (rows, expression, name, code) in
-            [(&mut spec.offset, &locking.offset, "OFFSET", b"2201X"), (&mut spec.limit, &locking.limit, "LIMIT", b"2201W")]
-        {
-            let (Rows::Column(_), Some(expression)) = (&rows, expression) else { continue };
-            let query = format!("SELECT ({expression})::pg_catalog.int8");
-            let query = self.with_values_of(asked, &[query.as_str()]).await?.concat();
-            let answer = Box::pin(self.answer_query(&query, &StageKind::Source)).await?;
-            let value = answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
-            *rows = match value.map(|value| value.parse::<i64>()) {
-                None => Rows::Unsaid,
-                Some(Ok(count)) => Rows::Known(
-                    u64::try_from(count).map_err(|_| PgError::new(SqlState(*code), format!("{name} must not be negative")))?,
-                ),
-                Some(Err(error)) => return Err(PgError::internal(error.to_string()).into()),
-            };
-        }
-        Ok(())
+/// In the extended protocol: outside of a transaction, the pipeline is one up to Sync.
+pub(in crate::session) async fn lock_rows_bound(
+    session: &mut Session,
+    statement: &Arc<Statement>,
+    bind: &wire::Bind<'_>,
+    reach: &Reach,
+) -> Result<(), Failure> {
+    if !session.transaction.is_open() {
+        session.begin_for_pipeline();
     }
+    Box::pin(lock_rows(session, statement, bind, reach, false)).await
+}
 
-    /// Portals on every shard, and a savepoint before them where it may be needed. Columns of the fragments' rows.
-    async fn open_locks(&mut self, plan: &Plan, has_savepoint: bool) -> Result<Vec<FieldDescription>, Failure> {
-        let prepared_max = self.gateway.prepared_max();
-        for shard in plan.reach.shards() {
-            self.join_clean(*shard).await?;
-        }
-        for participant in self.transaction.on_all(plan.reach.shards()) {
-            if has_savepoint {
-                put_command(participant, STATEMENT_SAVEPOINT);
-            }
-            let guide = plan.guide.as_ref().map(|guide| (guide, plan.guide_portal()));
-            for (statement, portal) in std::iter::once((&plan.locking, plan.portal())).chain(guide) {
-                let connection = &mut *participant.connection;
-                prepare_on(connection, statement, false, prepared_max);
-                let there = connection.oids.bind_there(&statement.key.types, &plan.values);
-                let text = statement.text_for(&plan.reach)?;
-                connection.output.bind(portal.as_bytes(), StatementName::Registered(statement.id), &text, &there);
-            }
-            let connection = &mut *participant.connection;
-            // The answers are read here, up to ReadyForQuery.
-            connection.pending.clear();
-            connection.output.describe_portal(plan.portal().as_bytes());
-            connection.output.sync();
-        }
-        match self.hear_all(plan.reach.shards()).await {
-            Ok(heard) => {
-                check_columns(&heard, plan.spec.hidden_columns, plan.told)?;
-                Ok(heard.into_iter().next().map(|heard| heard.columns).unwrap_or_default())
-            }
-            Err(failure) => {
-                for participant in self.transaction.on_all(plan.reach.shards()) {
-                    participant.connection.prepared.doubt(plan.locking.id);
-                    if let Some(guide) = &plan.guide {
-                        participant.connection.prepared.doubt(guide.id);
-                    }
-                }
-                Err(failure)
-            }
-        }
+async fn lock_plan(
+    session: &mut Session,
+    statement: &Arc<Statement>,
+    bind: &wire::Bind<'_>,
+    reach: &Reach,
+    description: &Description,
+) -> Result<Plan, Failure> {
+    let types = description.parameter_types.as_slice();
+    let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement locked"))?;
+    let merge = analysis.merge.clone()?;
+    let locking = merge.locking.clone().ok_or_else(|| PgError::internal("a statement without locks"))?;
+    let mut spec = scatter::spec(session, &merge, &Inputs::bound(statement.text(), &statement.literals, bind, types))?;
+    compute_counts(session, &mut spec, &locking, &Asked::Bound { bind, description }).await?;
+    if matches!(spec.limit, Rows::Column(_)) || matches!(spec.offset, Rows::Column(_)) {
+        return Err(PgError::unsupported(
+            "row locks with this LIMIT or OFFSET are not supported across shards",
+            "It is an expression, whose value is not known before a row is locked.",
+            "Compute the number first and pass it.",
+        )
+        .into());
     }
-
-    fn lock_pieces(&self, plan: &Plan, spec: Spec, columns: Vec<FieldDescription>) -> Result<Pieces, PgError> {
-        let mut pieces = Pieces::new(spec, columns, plan.reach.shards().len()).map_err(|error| error.told())?;
-        pieces.set_formats(plan.codes.iter().copied());
-        Ok(pieces)
-    }
-
-    /// Fetches from one shard's portal. `commands`: before it.
-    async fn fetch_locks(&mut self, plan: &Plan, input: usize, fetch: LockFetch<'_>) -> Result<Vec<Bytes>, Failure> {
-        let shard = *plan.reach.shards().get(input).ok_or_else(|| PgError::internal("a shard is gone"))?;
-        let index = self.join(shard).await?;
-        self.sync(index).await?;
-        let participant = self.transaction.at(index)?;
-        fetch.before.iter().for_each(|command| put_command(participant, command));
-        let out = &mut participant.connection.output;
-        if fetch.rows > 0 {
-            let text = format!("FETCH FORWARD {} FROM \"{}\"", fetch.rows, fetch.portal);
-            let text = Own::Cursor.text(&text);
-            out.parse(StatementName::Unnamed, &text, &[]);
-            out.bind(b"", StatementName::Unnamed, &text, &plan.formats);
-            out.execute(b"", 0);
+    let has_limit = matches!(spec.limit, Rows::Known(_));
+    let make = |session: &Session, text: String| session.fragment_of_text(statement, text, types, reach);
+    let guide = match has_limit && locking.wait != LockWait::Skip {
+        true => {
+            let text = text_without_locks(analysis, &merge, &locking, statement.text());
+            let text = session.with_instant(text, reach.shards()).await?;
+            Some(make(session, text)?)
         }
-        out.sync();
-        participant.connection.unnamed = None;
-        Ok(self.hear_all(&[shard]).await?.pop().map(|heard: Heard| heard.rows).unwrap_or_default())
-    }
+        false => None,
+    };
+    let text = session.with_instant(fragment_text(analysis, &merge, statement.text()), reach.shards()).await?;
+    let fragment = make(session, text)?;
+    let rows = description.rows.as_deref().ok_or_else(|| PgError::internal("a SELECT without columns"))?;
+    let columns = wire::row_description(rows).map_err(|error| PgError::internal(format!("row description: {error}")))?.len();
+    let codes = codes(bind.result_formats, columns, merge.hidden_columns);
+    let mut formats = vec![0, 0, 0, 0];
+    formats.extend(u16::try_from(codes.len()).unwrap_or(u16::MAX).to_be_bytes());
+    codes.iter().for_each(|code| formats.extend(code.to_be_bytes()));
+    Ok(Plan {
+        reach: reach.clone(),
+        locking: fragment,
+        guide,
+        wait: locking.wait,
+        spec,
+        told: description.columns(),
+        values: bind.with_result_formats(&[]),
+        formats,
+        codes,
+        described: BytesMut::new(),
+        number: session.open_cursors.number(),
+    })
+}
 
-    /// Every row.
-    async fn lock_all(&mut self, plan: &Plan) -> Result<u64, Failure> {
-        let columns = self.open_locks(plan, false).await?;
-        self.client.buffer().extend_from_slice(&plan.described);
-        let mut pieces = self.lock_pieces(plan, plan.spec.clone(), columns)?;
-        let portal = plan.portal();
-        let mut count = 0;
-        loop {
-            match pieces.next(u64::MAX).map_err(|error| error.told())? {
-                Next::Row(row) => {
-                    count += 1;
-                    self.client.buffer().extend_from_slice(&row);
-                    if self.client.buffer().len() >= OUTPUT_BYTES {
-                        self.client.send().await?;
-                    }
-                }
-                Next::Needs(needs) => {
-                    for need in needs {
-                        let fetch = LockFetch { before: &[], portal: &portal, rows: need.rows };
-                        let rows = self.fetch_locks(plan, need.input, fetch).await?;
-                        let has_ended = (rows.len() as u64) < u64::from(need.rows);
-                        pieces.take(need.input, rows, has_ended).map_err(|error| error.told())?;
-                    }
-                }
-                Next::LastStep(_) | Next::Unranked(_) => return Err(PgError::internal("groups of locked rows").into()),
-                Next::End => break,
-            }
-        }
-        self.close_locks(plan);
-        Ok(count)
-    }
-
-    /// The first rows, waiting for those that others hold, or not at all.
-    async fn lock_first(&mut self, plan: &Plan, limit: u64) -> Result<u64, Failure> {
-        for _ in 0..ATTEMPTS_MAX {
-            let columns = self.open_locks(plan, true).await?;
-            match self.lock_as_guided(plan, limit, columns).await? {
-                Some(rows) => {
-                    self.end_savepoints(plan, &[RELEASE_STATEMENT]).await?;
-                    self.close_locks(plan);
-                    return self.put_locked(plan, rows).await;
-                }
-                None => self.end_savepoints(plan, &[BACK_TO_STATEMENT, RELEASE_STATEMENT]).await?,
-            }
-        }
-        Err(PgError::new(SqlState::SERIALIZATION_FAILURE, "could not lock the first rows, which keep changing")
-            .with_hint("Retry the transaction.")
-            .into())
-    }
-
-    /// `None`: what was locked is not at the places of what was seen.
-    async fn lock_as_guided(
-        &mut self,
-        plan: &Plan,
-        limit: u64,
-        columns: Vec<FieldDescription>,
-    ) -> Result<Option<Vec<Bytes>>, Failure> {
-        let mut room = self.room();
-        let spec = Spec {
-            limit: Rows::Known(limit.saturating_add(plan.skipped())),
-            offset: Rows::Unsaid,
-            hidden_columns: 0,
-            ..plan.spec.clone()
+/// LIMIT and OFFSET that are expressions, evaluated once.
+async fn compute_counts(session: &mut Session, spec: &mut Spec, locking: &Locking, asked: &Asked<'_>) -> Result<(), Failure> {
+    // In this order PostgreSQL looks at them.
+    for (rows, expression, name, code) in
+        [(&mut spec.offset, &locking.offset, "OFFSET", b"2201X"), (&mut spec.limit, &locking.limit, "LIMIT", b"2201W")]
+    {
+        let (Rows::Column(_), Some(expression)) = (&rows, expression) else { continue };
+        let query = format!("SELECT ({expression})::pg_catalog.int8");
+        let query = staged::with_values_of(session, asked, &[query.as_str()]).await?.concat();
+        let answer = Box::pin(staged::answer_query(session, &query, &StageKind::Source)).await?;
+        let value = answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+        *rows = match value.map(|value| value.parse::<i64>()) {
+            None => Rows::Unsaid,
+            Some(Ok(count)) => Rows::Known(
+                u64::try_from(count).map_err(|_| PgError::new(SqlState(*code), format!("{name} must not be negative")))?,
+            ),
+            Some(Err(error)) => return Err(PgError::internal(error.to_string()).into()),
         };
-        let mut pieces = self.lock_pieces(plan, spec, columns)?;
-        let (portal, guide) = (plan.portal(), plan.guide_portal());
-        let mut locked = Vec::new();
-        // Rows of one shard that follow each other, to be locked at once.
-        let mut run: (usize, Vec<Bytes>) = (0, Vec::new());
-        loop {
-            let next = pieces.next(u64::MAX).map_err(|error| error.told())?;
-            let is_over = matches!(next, Next::End);
-            if let Next::Needs(needs) = &next {
+    }
+    Ok(())
+}
+
+/// Portals on every shard, and a savepoint before them where it may be needed. Columns of the fragments' rows.
+async fn open_locks(session: &mut Session, plan: &Plan, has_savepoint: bool) -> Result<Vec<FieldDescription>, Failure> {
+    let prepared_max = session.gateway.prepared_max();
+    for shard in plan.reach.shards() {
+        ask::join_clean(session, *shard).await?;
+    }
+    for participant in session.transaction.on_all(plan.reach.shards()) {
+        if has_savepoint {
+            put_command(participant, STATEMENT_SAVEPOINT);
+        }
+        let guide = plan.guide.as_ref().map(|guide| (guide, plan.guide_portal()));
+        for (statement, portal) in std::iter::once((&plan.locking, plan.portal())).chain(guide) {
+            let connection = &mut *participant.connection;
+            prepare_on(connection, statement, false, prepared_max);
+            let there = connection.oids.bind_there(&statement.key.types, &plan.values);
+            let text = statement.text_for(&plan.reach)?;
+            connection.output.bind(portal.as_bytes(), StatementName::Registered(statement.id), &text, &there);
+        }
+        let connection = &mut *participant.connection;
+        // The answers are read here, up to ReadyForQuery.
+        connection.pending.clear();
+        connection.output.describe_portal(plan.portal().as_bytes());
+        connection.output.sync();
+    }
+    match merged::hear_all(session, plan.reach.shards()).await {
+        Ok(heard) => {
+            check_columns(&heard, plan.spec.hidden_columns, plan.told)?;
+            Ok(heard.into_iter().next().map(|heard| heard.columns).unwrap_or_default())
+        }
+        Err(failure) => {
+            for participant in session.transaction.on_all(plan.reach.shards()) {
+                participant.connection.prepared.doubt(plan.locking.id);
+                if let Some(guide) = &plan.guide {
+                    participant.connection.prepared.doubt(guide.id);
+                }
+            }
+            Err(failure)
+        }
+    }
+}
+
+fn lock_pieces(plan: &Plan, spec: Spec, columns: Vec<FieldDescription>) -> Result<Pieces, PgError> {
+    let mut pieces = Pieces::new(spec, columns, plan.reach.shards().len()).map_err(|error| error.told())?;
+    pieces.set_formats(plan.codes.iter().copied());
+    Ok(pieces)
+}
+
+/// Fetches from one shard's portal. `commands`: before it.
+async fn fetch_locks(session: &mut Session, plan: &Plan, input: usize, fetch: LockFetch<'_>) -> Result<Vec<Bytes>, Failure> {
+    let shard = *plan.reach.shards().get(input).ok_or_else(|| PgError::internal("a shard is gone"))?;
+    let index = session.join(shard).await?;
+    session.sync(index).await?;
+    let participant = session.transaction.at(index)?;
+    fetch.before.iter().for_each(|command| put_command(participant, command));
+    let out = &mut participant.connection.output;
+    if fetch.rows > 0 {
+        let text = format!("FETCH FORWARD {} FROM \"{}\"", fetch.rows, fetch.portal);
+        let text = Own::Cursor.text(&text);
+        out.parse(StatementName::Unnamed, &text, &[]);
+        out.bind(b"", StatementName::Unnamed, &text, &plan.formats);
+        out.execute(b"", 0);
+    }
+    out.sync();
+    participant.connection.unnamed = None;
+    Ok(merged::hear_all(session, &[shard]).await?.pop().map(|heard: Heard| heard.rows).unwrap_or_default())
+}
+
+/// Every row.
+async fn lock_all(session: &mut Session, plan: &Plan) -> Result<u64, Failure> {
+    let columns = open_locks(session, plan, false).await?;
+    session.client.buffer().extend_from_slice(&plan.described);
+    let mut pieces = lock_pieces(plan, plan.spec.clone(), columns)?;
+    let portal = plan.portal();
+    let mut count = 0;
+    loop {
+        match pieces.next(u64::MAX).map_err(|error| error.told())? {
+            Next::Row(row) => {
+                count += 1;
+                session.client.buffer().extend_from_slice(&row);
+                if session.client.buffer().len() >= OUTPUT_BYTES {
+                    session.client.send().await?;
+                }
+            }
+            Next::Needs(needs) => {
                 for need in needs {
-                    let fetch = LockFetch { before: &[], portal: &guide, rows: need.rows };
-                    let rows = self.fetch_locks(plan, need.input, fetch).await?;
+                    let fetch = LockFetch { before: &[], portal: &portal, rows: need.rows };
+                    let rows = fetch_locks(session, plan, need.input, fetch).await?;
                     let has_ended = (rows.len() as u64) < u64::from(need.rows);
                     pieces.take(need.input, rows, has_ended).map_err(|error| error.told())?;
                 }
-                continue;
             }
-            if let Next::Row(row) = &next
-                && (run.1.is_empty() || run.0 == pieces.origin() && run.1.len() < RUN_MAX)
-            {
-                run.0 = pieces.origin();
-                run.1.push(row.clone());
-                continue;
-            }
-            if !run.1.is_empty() {
-                let (input, seen) = std::mem::take(&mut run);
-                let rows = u32::try_from(seen.len()).unwrap_or(u32::MAX);
-                let fetch = LockFetch { before: &[], portal: &portal, rows };
-                let rows = self.fetch_locks(plan, input, fetch).await?;
-                if !are_at_places_of(&seen, &rows, &pieces)? {
-                    return Ok(None);
-                }
-                rows.iter().try_for_each(|row| room.take(row.len()))?;
-                locked.extend(rows);
-            }
-            match next {
-                Next::Row(row) => run = (pieces.origin(), vec![row]),
-                Next::LastStep(_) | Next::Unranked(_) => return Err(PgError::internal("groups of locked rows").into()),
-                Next::Needs(_) | Next::End => {}
-            }
-            if is_over {
-                return Ok(Some(locked));
-            }
+            Next::LastStep(_) | Next::Unranked(_) => return Err(PgError::internal("groups of locked rows").into()),
+            Next::End => break,
         }
     }
+    close_locks(session, plan);
+    Ok(count)
+}
 
-    /// The first rows that nobody else has locked.
-    async fn lock_first_free(&mut self, plan: &Plan, limit: u64) -> Result<u64, Failure> {
-        let mut room = self.room();
-        let columns = self.open_locks(plan, false).await?;
-        let wanted = limit.saturating_add(plan.skipped());
-        let spec = Spec { limit: Rows::Known(wanted), offset: Rows::Unsaid, hidden_columns: 0, ..plan.spec.clone() };
-        let mut pieces = self.lock_pieces(plan, spec, columns)?;
-        let portal = plan.portal();
-        let mut locked = Vec::new();
-        let mut held = vec![Held::Nothing; plan.reach.shards().len()];
-        loop {
-            // One row at a time of each shard: whatever is not taken is unlocked again.
-            match pieces.next(1).map_err(|error| error.told())? {
-                Next::Row(row) => {
-                    room.take(row.len())?;
-                    locked.push(row);
-                    if let Some(held) = held.get_mut(pieces.origin()) {
-                        *held = Held::Taken;
+/// The first rows, waiting for those that others hold, or not at all.
+async fn lock_first(session: &mut Session, plan: &Plan, limit: u64) -> Result<u64, Failure> {
+    for _ in 0..ATTEMPTS_MAX {
+        let columns = open_locks(session, plan, true).await?;
+        match lock_as_guided(session, plan, limit, columns).await? {
+            Some(rows) => {
+                end_savepoints(session, plan, &[RELEASE_STATEMENT]).await?;
+                close_locks(session, plan);
+                return put_locked(session, plan, rows).await;
+            }
+            None => end_savepoints(session, plan, &[BACK_TO_STATEMENT, RELEASE_STATEMENT]).await?,
+        }
+    }
+    Err(PgError::new(SqlState::SERIALIZATION_FAILURE, "could not lock the first rows, which keep changing")
+        .with_hint("Retry the transaction.")
+        .into())
+}
+
+/// `None`: what was locked is not at the places of what was seen.
+async fn lock_as_guided(
+    session: &mut Session,
+    plan: &Plan,
+    limit: u64,
+    columns: Vec<FieldDescription>,
+) -> Result<Option<Vec<Bytes>>, Failure> {
+    let mut room = room(session);
+    let spec = Spec {
+        limit: Rows::Known(limit.saturating_add(plan.skipped())),
+        offset: Rows::Unsaid,
+        hidden_columns: 0,
+        ..plan.spec.clone()
+    };
+    let mut pieces = lock_pieces(plan, spec, columns)?;
+    let (portal, guide) = (plan.portal(), plan.guide_portal());
+    let mut locked = Vec::new();
+    // Rows of one shard that follow each other, to be locked at once.
+    let mut run: (usize, Vec<Bytes>) = (0, Vec::new());
+    loop {
+        let next = pieces.next(u64::MAX).map_err(|error| error.told())?;
+        let is_over = matches!(next, Next::End);
+        if let Next::Needs(needs) = &next {
+            for need in needs {
+                let fetch = LockFetch { before: &[], portal: &guide, rows: need.rows };
+                let rows = fetch_locks(session, plan, need.input, fetch).await?;
+                let has_ended = (rows.len() as u64) < u64::from(need.rows);
+                pieces.take(need.input, rows, has_ended).map_err(|error| error.told())?;
+            }
+            continue;
+        }
+        if let Next::Row(row) = &next
+            && (run.1.is_empty() || run.0 == pieces.origin() && run.1.len() < RUN_MAX)
+        {
+            run.0 = pieces.origin();
+            run.1.push(row.clone());
+            continue;
+        }
+        if !run.1.is_empty() {
+            let (input, seen) = std::mem::take(&mut run);
+            let rows = u32::try_from(seen.len()).unwrap_or(u32::MAX);
+            let fetch = LockFetch { before: &[], portal: &portal, rows };
+            let rows = fetch_locks(session, plan, input, fetch).await?;
+            if !are_at_places_of(&seen, &rows, &pieces)? {
+                return Ok(None);
+            }
+            rows.iter().try_for_each(|row| room.take(row.len()))?;
+            locked.extend(rows);
+        }
+        match next {
+            Next::Row(row) => run = (pieces.origin(), vec![row]),
+            Next::LastStep(_) | Next::Unranked(_) => return Err(PgError::internal("groups of locked rows").into()),
+            Next::Needs(_) | Next::End => {}
+        }
+        if is_over {
+            return Ok(Some(locked));
+        }
+    }
+}
+
+/// The first rows that nobody else has locked.
+async fn lock_first_free(session: &mut Session, plan: &Plan, limit: u64) -> Result<u64, Failure> {
+    let mut room = room(session);
+    let columns = open_locks(session, plan, false).await?;
+    let wanted = limit.saturating_add(plan.skipped());
+    let spec = Spec { limit: Rows::Known(wanted), offset: Rows::Unsaid, hidden_columns: 0, ..plan.spec.clone() };
+    let mut pieces = lock_pieces(plan, spec, columns)?;
+    let portal = plan.portal();
+    let mut locked = Vec::new();
+    let mut held = vec![Held::Nothing; plan.reach.shards().len()];
+    loop {
+        // One row at a time of each shard: whatever is not taken is unlocked again.
+        match pieces.next(1).map_err(|error| error.told())? {
+            Next::Row(row) => {
+                room.take(row.len())?;
+                locked.push(row);
+                if let Some(held) = held.get_mut(pieces.origin()) {
+                    *held = Held::Taken;
+                }
+            }
+            Next::Needs(needs) => {
+                for need in needs {
+                    if !pieces.lacks_row(need.input) {
+                        continue;
                     }
+                    let state = held.get_mut(need.input).map(|state| std::mem::replace(state, Held::Untaken));
+                    let before: &[&str] = match state {
+                        Some(Held::Taken) => &[RELEASE_ROW, ROW_SAVEPOINT],
+                        Some(Held::Untaken | Held::Nothing) | None => &[ROW_SAVEPOINT],
+                    };
+                    let rows = fetch_locks(session, plan, need.input, LockFetch { before, portal: &portal, rows: 1 }).await?;
+                    let has_ended = rows.is_empty();
+                    pieces.take(need.input, rows, has_ended).map_err(|error| error.told())?;
                 }
-                Next::Needs(needs) => {
-                    for need in needs {
-                        if !pieces.lacks_row(need.input) {
-                            continue;
-                        }
-                        let state = held.get_mut(need.input).map(|state| std::mem::replace(state, Held::Untaken));
-                        let before: &[&str] = match state {
-                            Some(Held::Taken) => &[RELEASE_ROW, ROW_SAVEPOINT],
-                            Some(Held::Untaken | Held::Nothing) | None => &[ROW_SAVEPOINT],
-                        };
-                        let rows = self.fetch_locks(plan, need.input, LockFetch { before, portal: &portal, rows: 1 }).await?;
-                        let has_ended = rows.is_empty();
-                        pieces.take(need.input, rows, has_ended).map_err(|error| error.told())?;
-                    }
-                }
-                Next::LastStep(_) | Next::Unranked(_) => return Err(PgError::internal("groups of locked rows").into()),
-                Next::End => break,
             }
+            Next::LastStep(_) | Next::Unranked(_) => return Err(PgError::internal("groups of locked rows").into()),
+            Next::End => break,
         }
-        for (input, state) in held.into_iter().enumerate() {
-            let before: &[&str] = match state {
-                Held::Nothing => continue,
-                Held::Taken => &[RELEASE_ROW],
-                Held::Untaken => &[BACK_TO_ROW, RELEASE_ROW],
-            };
-            self.fetch_locks(plan, input, LockFetch { before, portal: &portal, rows: 0 }).await?;
-        }
-        self.close_locks(plan);
-        self.put_locked(plan, locked).await
     }
+    for (input, state) in held.into_iter().enumerate() {
+        let before: &[&str] = match state {
+            Held::Nothing => continue,
+            Held::Taken => &[RELEASE_ROW],
+            Held::Untaken => &[BACK_TO_ROW, RELEASE_ROW],
+        };
+        fetch_locks(session, plan, input, LockFetch { before, portal: &portal, rows: 0 }).await?;
+    }
+    close_locks(session, plan);
+    put_locked(session, plan, locked).await
+}
 
-    async fn end_savepoints(&mut self, plan: &Plan, commands: &[&str]) -> Result<(), Failure> {
-        for input in 0..plan.reach.shards().len() {
-            self.fetch_locks(plan, input, LockFetch { before: commands, portal: "", rows: 0 }).await?;
-        }
-        Ok(())
+async fn end_savepoints(session: &mut Session, plan: &Plan, commands: &[&str]) -> Result<(), Failure> {
+    for input in 0..plan.reach.shards().len() {
+        fetch_locks(session, plan, input, LockFetch { before: commands, portal: "", rows: 0 }).await?;
     }
+    Ok(())
+}
 
-    fn close_locks(&mut self, plan: &Plan) {
-        self.close_portals(&plan.portal(), plan.reach.shards());
-        if plan.guide.is_some() {
-            self.close_portals(&plan.guide_portal(), plan.reach.shards());
+fn close_locks(session: &mut Session, plan: &Plan) {
+    merged::close_portals(session, &plan.portal(), plan.reach.shards());
+    if plan.guide.is_some() {
+        merged::close_portals(session, &plan.guide_portal(), plan.reach.shards());
+    }
+}
+
+/// Those that OFFSET leaves out are locked, and not shown.
+async fn put_locked(session: &mut Session, plan: &Plan, rows: Vec<Bytes>) -> Result<u64, Failure> {
+    session.client.buffer().extend_from_slice(&plan.described);
+    let mut count = 0;
+    let skipped = usize::try_from(plan.skipped()).unwrap_or(usize::MAX);
+    for row in rows.into_iter().skip(skipped) {
+        count += 1;
+        let row = without_last_columns(row, plan.spec.hidden_columns);
+        session.client.buffer().extend_from_slice(&row);
+        if session.client.buffer().len() >= OUTPUT_BYTES {
+            session.client.send().await?;
         }
     }
+    Ok(count)
+}
 
-    /// Those that OFFSET leaves out are locked, and not shown.
-    async fn put_locked(&mut self, plan: &Plan, rows: Vec<Bytes>) -> Result<u64, Failure> {
-        self.client.buffer().extend_from_slice(&plan.described);
-        let mut count = 0;
-        let skipped = usize::try_from(plan.skipped()).unwrap_or(usize::MAX);
-        for row in rows.into_iter().skip(skipped) {
-            count += 1;
-            let row = without_last_columns(row, plan.spec.hidden_columns);
-            self.client.buffer().extend_from_slice(&row);
-            if self.client.buffer().len() >= OUTPUT_BYTES {
-                self.client.send().await?;
-            }
-        }
-        Ok(count)
-    }
-
-    fn room(&self) -> Room {
-        let bytes_max = self.gateway.config.cross_shard.merge_bytes_max;
-        Room { left: usize::try_from(bytes_max).unwrap_or(usize::MAX), bytes_max }
-    }
+fn room(session: &Session) -> Room {
+    let bytes_max = session.gateway.config.cross_shard.merge_bytes_max;
+    Room { left: usize::try_from(bytes_max).unwrap_or(usize::MAX), bytes_max }
 }
 
 impl Plan {

@@ -50,20 +50,18 @@ struct Place {
     open: Weak<()>,
 }
 
-impl Session {
-    pub(in crate::session) fn overflow(&mut self) -> Result<Overflow, Failure> {
-        let home = self.home()?;
-        let place = Place {
-            pool: self.pool(&home)?,
-            runtime: self.login.runtime,
-            settings: self.settings_now(),
-            names: self.custom_names.clone(),
-            cancel: Arc::clone(&self.cancel),
-            open: Arc::downgrade(&self.staging.open_overflows.0),
-        };
-        let bytes_max = self.gateway.config.cross_shard.gather_bytes_max;
-        Ok(Overflow { place, connection: None, pieces: 0, bytes: 0, bytes_max, failure: None, counted: None })
-    }
+pub(in crate::session) fn overflow(session: &mut Session) -> Result<Overflow, Failure> {
+    let home = session.home()?;
+    let place = Place {
+        pool: session.pool(&home)?,
+        runtime: session.login.runtime,
+        settings: session.settings_now(),
+        names: session.custom_names.clone(),
+        cancel: Arc::clone(&session.cancel),
+        open: Arc::downgrade(&session.staging.open_overflows.0),
+    };
+    let bytes_max = session.gateway.config.cross_shard.gather_bytes_max;
+    Ok(Overflow { place, connection: None, pieces: 0, bytes: 0, bytes_max, failure: None, counted: None })
 }
 
 impl Overflow {

@@ -6,15 +6,19 @@ use bytes::{Bytes, BytesMut};
 
 use super::ask::Request;
 use super::last_step::Asked;
+use super::{ask, last_step, lock_rows, reference_keys};
 use crate::backend::Own;
 use crate::error::{PgError, SqlState};
 use crate::execute::{Printing, RowSink, Rows, Spec};
 use crate::plan::{self, Gathering};
 use crate::routing::{Inputs, Reach};
+use crate::session::commands::question;
 use crate::session::protocol::client::Client;
 use crate::session::protocol::statement::Statement;
+use crate::session::reads;
 use crate::session::route::Route;
 use crate::session::writes::staged::sqlstate;
+use crate::session::writes::write;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::sql::analysis::{Analysis, Combine, Count, Merge};
 use crate::sql::gather;
@@ -115,228 +119,228 @@ impl<'a> Asker<'a> {
     }
 }
 
-impl Session {
-    /// A statement of the simple protocol, where it was routed to.
-    pub(in crate::session) async fn run_by_route(
-        &mut self,
-        route: Route,
-        statement: &Analysis,
-        text: &str,
-        inputs: &Inputs<'_>,
-    ) -> Result<(), Failure> {
-        match route {
-            Route::Shard(reach) => self.run_on_shard(&reach, statement, text).await,
-            Route::Scatter(reach) if locks_rows(statement) => Box::pin(self.lock_text(&reach, statement, text)).await,
-            // A Query has no parameters: PostgreSQL refuses it, at home as well as anywhere.
-            Route::Scatter(_) if statement.parameter_count > 0 => {
-                let home = self.home()?;
-                let alone = in_its_place(text, statement.start, statement.alone(text));
-                Box::pin(self.ask_question(&home, &Own::Plan.text(&alone))).await?;
-                Err(PgError::internal("a Query with parameters was answered").into())
-            }
-            Route::Scatter(reach) => Box::pin(self.scatter(Asker::Query { statement, text }, inputs, &reach)).await,
-            Route::Write(writing) => Box::pin(self.write_text(&writing, statement, text)).await,
-            Route::Gather(gathering) => self.gather_for(Asker::Query { statement, text }, &gathering).await,
+/// A statement of the simple protocol, where it was routed to.
+pub(in crate::session) async fn run_by_route(
+    session: &mut Session,
+    route: Route,
+    statement: &Analysis,
+    text: &str,
+    inputs: &Inputs<'_>,
+) -> Result<(), Failure> {
+    match route {
+        Route::Shard(reach) => session.run_on_shard(&reach, statement, text).await,
+        Route::Scatter(reach) if locks_rows(statement) => Box::pin(lock_text(session, &reach, statement, text)).await,
+        // A Query has no parameters: PostgreSQL refuses it, at home as well as anywhere.
+        Route::Scatter(_) if statement.parameter_count > 0 => {
+            let home = session.home()?;
+            let alone = in_its_place(text, statement.start, statement.alone(text));
+            Box::pin(question::ask_question(session, &home, &Own::Plan.text(&alone))).await?;
+            Err(PgError::internal("a Query with parameters was answered").into())
+        }
+        Route::Scatter(reach) => Box::pin(scatter(session, Asker::Query { statement, text }, inputs, &reach)).await,
+        Route::Write(writing) => Box::pin(write::write_text(session, &writing, statement, text)).await,
+        Route::Gather(gathering) => gather_for(session, Asker::Query { statement, text }, &gathering).await,
+    }
+}
+
+/// Execute of a portal over several shards, or what asks like one.
+pub(in crate::session) async fn scatter_bound(
+    session: &mut Session,
+    statement: &Arc<Statement>,
+    bind: &wire::Bind<'_>,
+    reach: &Reach,
+    describes: bool,
+) -> Result<(), Failure> {
+    let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement scattered"))?;
+    if locks_rows(analysis) {
+        return match describes {
+            true => Box::pin(lock_rows::lock_rows_alone(session, statement, bind, reach)).await,
+            false => Box::pin(lock_rows::lock_rows_bound(session, statement, bind, reach)).await,
+        };
+    }
+    let description = session.describe(statement).await?;
+    session.check_parameters(bind, &description.parameter_types)?;
+    let inputs = Inputs::bound(statement.text(), &statement.literals, bind, &description.parameter_types);
+    Box::pin(scatter(session, Asker::Bound { statement, bind, describes }, &inputs, reach)).await
+}
+
+/// Asks the shards, and merges what they answer. Where that cannot be merged after all, PostgreSQL computes over gathered rows.
+async fn scatter(session: &mut Session, asker: Asker<'_>, inputs: &Inputs<'_>, reach: &Reach) -> Result<(), Failure> {
+    let statement = asker.statement()?;
+    let scattered = match scattered(session, asker, inputs, reach).await {
+        Err(Failure::Shard(frame)) if matches!(asker, Asker::Query { .. }) => {
+            return Err(told_of_the_text(session, frame, statement, asker.text()).await);
+        }
+        scattered => scattered?,
+    };
+    match scattered {
+        Scattered::Answered => Ok(()),
+        Scattered::LastStep(_) => Err(PgError::internal("a last step after the last step").into()),
+        Scattered::NotMerged(reason) => {
+            let gathering = instead(session, reach.clone(), statement, asker.text(), reason)?;
+            gather_for(session, asker, &gathering).await
         }
     }
+}
 
-    /// Execute of a portal over several shards, or what asks like one.
-    pub(in crate::session) async fn scatter_bound(
-        &mut self,
-        statement: &Arc<Statement>,
-        bind: &wire::Bind<'_>,
-        reach: &Reach,
-        describes: bool,
-    ) -> Result<(), Failure> {
-        let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement scattered"))?;
-        if locks_rows(analysis) {
-            return match describes {
-                true => Box::pin(self.lock_rows_alone(statement, bind, reach)).await,
-                false => Box::pin(self.lock_rows_bound(statement, bind, reach)).await,
+async fn scattered(session: &mut Session, asker: Asker<'_>, inputs: &Inputs<'_>, reach: &Reach) -> Result<Scattered, Failure> {
+    let merge = asker.statement()?.merge.clone()?;
+    let mut spec = Spec { describes: asker.describes(), ..spec(session, &merge, inputs)? };
+    if let Asker::Bound { statement, describes, .. } = asker {
+        let description = session.describe(statement).await?;
+        spec.told = Some(description.columns());
+        if describes {
+            spec.described = description.fields()?.map(Arc::from);
+        }
+    }
+    let fragment = match fragment(session, asker, &merge, reach).await {
+        Ok(fragment) => fragment,
+        Err(Failure::Error(refusal)) => return Ok(Scattered::NotMerged(refusal)),
+        Err(failure) => return Err(failure),
+    };
+    let keyed = match asker.has_parameters() {
+        true => None,
+        false => Box::pin(reference_keys::with_reference_keys(session, fragment.text(), &merge, reach)).await?,
+    };
+    let is_keyed = keyed.is_some();
+    let fragment = keyed.map_or(fragment, Fragment::Text);
+    let after_names = asker.after_names(&merge);
+    let scattered = match (&fragment, asker) {
+        (Fragment::Prepared(fragment), Asker::Bound { bind, .. }) => {
+            ask::ask_several(session, reach, &Request::Bound { fragment, bind, after_names: &after_names }, &spec).await
+        }
+        (fragment, _) => {
+            let covered = cover(fragment.text().to_owned(), &session.context, reach.map())?;
+            let request = match asker {
+                Asker::Query { statement, text } => {
+                    spec.described = Box::pin(columns_of_views(session, &covered, statement.alone(text))).await?.map(Arc::from);
+                    Request::Text(&covered)
+                }
+                Asker::Bound { .. } => Request::Unnamed { text: &covered, after_names: &after_names },
             };
+            ask::ask_several(session, reach, &request, &spec).await
         }
-        let description = self.describe(statement).await?;
-        self.check_parameters(bind, &description.parameter_types)?;
-        let inputs = Inputs::bound(statement.text(), &statement.literals, bind, &description.parameter_types);
-        Box::pin(self.scatter(Asker::Bound { statement, bind, describes }, &inputs, reach)).await
+    };
+    if is_keyed {
+        reference_keys::end_snapshots(session, reach.shards()).await;
     }
+    match scattered? {
+        Scattered::LastStep(text) => last_step_for(session, asker, &text, reach).await,
+        scattered => Ok(scattered),
+    }
+}
 
-    /// Asks the shards, and merges what they answer. Where that cannot be merged after all, PostgreSQL computes over gathered rows.
-    async fn scatter(&mut self, asker: Asker<'_>, inputs: &Inputs<'_>, reach: &Reach) -> Result<(), Failure> {
-        let statement = asker.statement()?;
-        let scattered = match self.scattered(asker, inputs, reach).await {
-            Err(Failure::Shard(frame)) if matches!(asker, Asker::Query { .. }) => {
-                return Err(self.told_of_the_text(frame, statement, asker.text()).await);
-            }
-            scattered => scattered?,
-        };
-        match scattered {
-            Scattered::Answered => Ok(()),
-            Scattered::LastStep(_) => Err(PgError::internal("a last step after the last step").into()),
-            Scattered::NotMerged(reason) => {
-                let gathering = self.instead(reach.clone(), statement, asker.text(), reason)?;
-                self.gather_for(asker, &gathering).await
-            }
+async fn last_step_for(session: &mut Session, asker: Asker<'_>, text: &str, reach: &Reach) -> Result<Scattered, Failure> {
+    let shard = reach.shards().first().copied().ok_or_else(|| PgError::internal("no shard"))?;
+    let (description, after_names) = match asker {
+        Asker::Query { statement, text } => {
+            let prepared = session.prepare(statement.alone(text).as_bytes(), Box::default()).await?;
+            (session.describe(&prepared).await?, originate::BIND_NOTHING)
         }
-    }
+        Asker::Bound { statement, bind, .. } => (session.describe(statement).await?, bind.after_names),
+    };
+    let asked = Asked { description: &description, after_names, map: reach.map(), describes: asker.describes() };
+    last_step::run_last_step(session, shard, text, asked).await
+}
 
-    async fn scattered(&mut self, asker: Asker<'_>, inputs: &Inputs<'_>, reach: &Reach) -> Result<Scattered, Failure> {
-        let merge = asker.statement()?.merge.clone()?;
-        let mut spec = Spec { describes: asker.describes(), ..self.spec(&merge, inputs)? };
-        if let Asker::Bound { statement, describes, .. } = asker {
-            let description = self.describe(statement).await?;
-            spec.told = Some(description.columns());
-            if describes {
-                spec.described = description.fields()?.map(Arc::from);
-            }
-        }
-        let fragment = match self.fragment(asker, &merge, reach).await {
-            Ok(fragment) => fragment,
-            Err(Failure::Error(refusal)) => return Ok(Scattered::NotMerged(refusal)),
-            Err(failure) => return Err(failure),
-        };
-        let keyed = match asker.has_parameters() {
-            true => None,
-            false => Box::pin(self.with_reference_keys(fragment.text(), &merge, reach)).await?,
-        };
-        let is_keyed = keyed.is_some();
-        let fragment = keyed.map_or(fragment, Fragment::Text);
-        let after_names = asker.after_names(&merge);
-        let scattered = match (&fragment, asker) {
-            (Fragment::Prepared(fragment), Asker::Bound { bind, .. }) => {
-                self.ask_several(reach, &Request::Bound { fragment, bind, after_names: &after_names }, &spec).await
-            }
-            (fragment, _) => {
-                let covered = cover(fragment.text().to_owned(), &self.context, reach.map())?;
-                let request = match asker {
-                    Asker::Query { statement, text } => {
-                        spec.described = Box::pin(self.columns_of_views(&covered, statement.alone(text))).await?.map(Arc::from);
-                        Request::Text(&covered)
-                    }
-                    Asker::Bound { .. } => Request::Unnamed { text: &covered, after_names: &after_names },
-                };
-                self.ask_several(reach, &request, &spec).await
-            }
-        };
-        if is_keyed {
-            self.end_snapshots(reach.shards()).await;
-        }
-        match scattered? {
-            Scattered::LastStep(text) => self.last_step_for(asker, &text, reach).await,
-            scattered => Ok(scattered),
+async fn gather_for(session: &mut Session, asker: Asker<'_>, gathering: &Gathering) -> Result<(), Failure> {
+    match asker {
+        Asker::Query { statement, text } => reads::gather::gather_text(session, gathering, statement, text).await,
+        Asker::Bound { statement, bind, describes } => {
+            reads::gather::gather_bound(session, statement, bind, gathering, describes).await
         }
     }
+}
 
-    async fn last_step_for(&mut self, asker: Asker<'_>, text: &str, reach: &Reach) -> Result<Scattered, Failure> {
-        let shard = reach.shards().first().copied().ok_or_else(|| PgError::internal("no shard"))?;
-        let (description, after_names) = match asker {
-            Asker::Query { statement, text } => {
-                let prepared = self.prepare(statement.alone(text).as_bytes(), Box::default()).await?;
-                (self.describe(&prepared).await?, originate::BIND_NOTHING)
-            }
-            Asker::Bound { statement, bind, .. } => (self.describe(statement).await?, bind.after_names),
-        };
-        let asked = Asked { description: &description, after_names, map: reach.map(), describes: asker.describes() };
-        self.run_last_step(shard, text, asked).await
+/// The columns by the client's own text, where the text that runs names covering views. `None`: it names none.
+pub(in crate::session) async fn columns_of_views(
+    session: &mut Session,
+    covered: &Covered,
+    alone: &str,
+) -> Result<Option<Vec<FieldDescription>>, Failure> {
+    if !covered.names_views() {
+        return Ok(None);
     }
+    let prepared = session.prepare(alone.as_bytes(), Box::default()).await?;
+    let description = session.describe(&prepared).await?;
+    Ok(description.fields()?)
+}
 
-    async fn gather_for(&mut self, asker: Asker<'_>, gathering: &Gathering) -> Result<(), Failure> {
-        match asker {
-            Asker::Query { statement, text } => self.gather_text(gathering, statement, text).await,
-            Asker::Bound { statement, bind, describes } => self.gather_bound(statement, bind, gathering, describes).await,
-        }
+async fn lock_text(session: &mut Session, reach: &Reach, statement: &Analysis, text: &str) -> Result<(), Failure> {
+    let prepared = session.prepare(statement.alone(text).as_bytes(), Box::default()).await?;
+    // An empty portal, an empty statement name, no parameters, results in text.
+    let bind = wire::bind(b"\0\0\0\0\0\0\0\0").map_err(|error| PgError::internal(error.to_string()))?;
+    match Box::pin(lock_rows::lock_rows_alone(session, &prepared, &bind, reach)).await {
+        Err(Failure::Shard(frame)) => Err(told_of_the_text(session, frame, statement, text).await),
+        locked => locked,
     }
+}
 
-    /// The columns by the client's own text, where the text that runs names covering views. `None`: it names none.
-    pub(in crate::session) async fn columns_of_views(
-        &mut self,
-        covered: &Covered,
-        alone: &str,
-    ) -> Result<Option<Vec<FieldDescription>>, Failure> {
-        if !covered.names_views() {
-            return Ok(None);
-        }
-        let prepared = self.prepare(alone.as_bytes(), Box::default()).await?;
-        let description = self.describe(&prepared).await?;
-        Ok(description.fields()?)
-    }
+/// The next rung of the ladder, for answers that turned out not to be mergeable; otherwise the reason.
+pub(in crate::session) fn instead(
+    session: &Session,
+    reach: Reach,
+    statement: &Analysis,
+    text: &str,
+    reason: PgError,
+) -> Result<Gathering, Failure> {
+    let recipe = |home| gather::recipe(statement.alone(text), &session.context, session.temporary_tables.shapes(), home);
+    plan::gather(reach, &session.transaction_scope(), recipe).map_err(|_| reason.into())
+}
 
-    async fn lock_text(&mut self, reach: &Reach, statement: &Analysis, text: &str) -> Result<(), Failure> {
-        let prepared = self.prepare(statement.alone(text).as_bytes(), Box::default()).await?;
-        // An empty portal, an empty statement name, no parameters, results in text.
-        let bind = wire::bind(b"\0\0\0\0\0\0\0\0").map_err(|error| PgError::internal(error.to_string()))?;
-        match Box::pin(self.lock_rows_alone(&prepared, &bind, reach)).await {
-            Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
-            locked => locked,
-        }
+/// An error that a shard has found in what was made of the client's text: in PostgreSQL's words for the text itself.
+pub(in crate::session) async fn told_of_the_text(session: &mut Session, frame: Bytes, statement: &Analysis, text: &str) -> Failure {
+    let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
+    let Ok(fields) = wire::error_fields(body) else { return Failure::Shard(frame) };
+    if fields.get(b'P').is_none() {
+        return Failure::Shard(frame);
     }
+    let alone = in_its_place(text, statement.start, statement.alone(text));
+    match session.describe_apart(alone.as_bytes()).await {
+        Err(Failure::Shard(said)) if sqlstate(&said) != Some(SqlState::LOCK_NOT_AVAILABLE) => Failure::Shard(said),
+        // It is right in itself: the place is in a text that the client has not written.
+        Ok(_) | Err(_) => Failure::Shard(without_position(body)),
+    }
+}
 
-    /// The next rung of the ladder, for answers that turned out not to be mergeable; otherwise the reason.
-    pub(in crate::session) fn instead(
-        &self,
-        reach: Reach,
-        statement: &Analysis,
-        text: &str,
-        reason: PgError,
-    ) -> Result<Gathering, Failure> {
-        let recipe = |home| gather::recipe(statement.alone(text), &self.context, self.temporary_tables.shapes(), home);
-        plan::gather(reach, &self.transaction_scope(), recipe).map_err(|_| reason.into())
+/// What each of the shards runs. That of a prepared statement is the same each time unless it reads the clock, and then kept with it.
+async fn fragment(session: &mut Session, asker: Asker<'_>, merge: &Merge, reach: &Reach) -> Result<Fragment, Failure> {
+    let text = |analysis| fragment_text(analysis, merge, asker.text());
+    let statement = match asker {
+        Asker::Query { statement, .. } => {
+            return Ok(Fragment::Text(session.with_instant(text(statement), reach.shards()).await?));
+        }
+        Asker::Bound { statement, .. } => statement,
+    };
+    let is_the_same = |known: &&Arc<Statement>| {
+        session.means_the_same(known) && known.covered.as_ref().is_some_and(|covered| covered.is_for(reach.map()))
+    };
+    if let Some(known) = statement.fragment.load().as_ref().filter(is_the_same) {
+        return Ok(Fragment::Prepared(Arc::clone(known)));
     }
+    let text = text(asker.statement()?);
+    let reads_clock = clock::mentions_clock(&text);
+    let text = session.with_instant(text, reach.shards()).await?;
+    let types = &session.describe(statement).await?.parameter_types;
+    let fragment = Arc::new(session.fragment_of_text(statement, text, types, reach)?);
+    if !reads_clock {
+        statement.fragment.store(Some(Arc::clone(&fragment)));
+    }
+    Ok(Fragment::Prepared(fragment))
+}
 
-    /// An error that a shard has found in what was made of the client's text: in PostgreSQL's words for the text itself.
-    pub(in crate::session) async fn told_of_the_text(&mut self, frame: Bytes, statement: &Analysis, text: &str) -> Failure {
-        let body = frame.get(wire::FRAME_HEADER_BYTES..).unwrap_or_default();
-        let Ok(fields) = wire::error_fields(body) else { return Failure::Shard(frame) };
-        if fields.get(b'P').is_none() {
-            return Failure::Shard(frame);
-        }
-        let alone = in_its_place(text, statement.start, statement.alone(text));
-        match self.describe_apart(alone.as_bytes()).await {
-            Err(Failure::Shard(said)) if sqlstate(&said) != Some(SqlState::LOCK_NOT_AVAILABLE) => Failure::Shard(said),
-            // It is right in itself: the place is in a text that the client has not written.
-            Ok(_) | Err(_) => Failure::Shard(without_position(body)),
-        }
-    }
-
-    /// What each of the shards runs. That of a prepared statement is the same each time unless it reads the clock, and then kept with it.
-    async fn fragment(&mut self, asker: Asker<'_>, merge: &Merge, reach: &Reach) -> Result<Fragment, Failure> {
-        let text = |analysis| fragment_text(analysis, merge, asker.text());
-        let statement = match asker {
-            Asker::Query { statement, .. } => {
-                return Ok(Fragment::Text(self.with_instant(text(statement), reach.shards()).await?));
-            }
-            Asker::Bound { statement, .. } => statement,
-        };
-        let is_the_same = |known: &&Arc<Statement>| {
-            self.means_the_same(known) && known.covered.as_ref().is_some_and(|covered| covered.is_for(reach.map()))
-        };
-        if let Some(known) = statement.fragment.load().as_ref().filter(is_the_same) {
-            return Ok(Fragment::Prepared(Arc::clone(known)));
-        }
-        let text = text(asker.statement()?);
-        let reads_clock = clock::mentions_clock(&text);
-        let text = self.with_instant(text, reach.shards()).await?;
-        let types = &self.describe(statement).await?.parameter_types;
-        let fragment = Arc::new(self.fragment_of_text(statement, text, types, reach)?);
-        if !reads_clock {
-            statement.fragment.store(Some(Arc::clone(&fragment)));
-        }
-        Ok(Fragment::Prepared(fragment))
-    }
-
-    pub(in crate::session) fn spec(&self, merge: &Arc<Merge>, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
-        let bytes_max = self.gateway.config.cross_shard.merge_bytes_max;
-        // From 1 on, which is the default, every float is printed so that it can be told from any other.
-        let shows_all = |digits: &str| digits.trim().parse::<i32>().is_ok_and(|digits| digits >= 1);
-        let cuts_floats = self.effective("extra_float_digits").is_some_and(|digits| !shows_all(digits));
-        let combine_bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-        let printing = Printing {
-            cuts_floats,
-            escapes_bytes: self.effective("bytea_output").is_some_and(|form| form != "hex"),
-            recodes_text: !self.reads_utf8(),
-        };
-        Ok(Spec { combine_bytes_max, printing, ..spec(merge, inputs)? })
-    }
+pub(in crate::session) fn spec(session: &Session, merge: &Arc<Merge>, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
+    let bytes_max = session.gateway.config.cross_shard.merge_bytes_max;
+    // From 1 on, which is the default, every float is printed so that it can be told from any other.
+    let shows_all = |digits: &str| digits.trim().parse::<i32>().is_ok_and(|digits| digits >= 1);
+    let cuts_floats = session.effective("extra_float_digits").is_some_and(|digits| !shows_all(digits));
+    let combine_bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+    let printing = Printing {
+        cuts_floats,
+        escapes_bytes: session.effective("bytea_output").is_some_and(|form| form != "hex"),
+        recodes_text: !session.reads_utf8(),
+    };
+    Ok(Spec { combine_bytes_max, printing, ..asked_rows(merge, inputs)? })
 }
 
 fn locks_rows(statement: &Analysis) -> bool {
@@ -351,7 +355,7 @@ pub(in crate::session) fn fragment_text(statement: &Analysis, merge: &Merge, tex
     }
 }
 
-fn spec(merge: &Arc<Merge>, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
+fn asked_rows(merge: &Arc<Merge>, inputs: &Inputs<'_>) -> Result<Spec, PgError> {
     let value = |count: &Option<Count>, code: &[u8; 5], name: &str| match count {
         None => Ok(Rows::Unsaid),
         Some(Count::Column(column)) => Ok(Rows::Column(*column)),

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::timeout;
 
+use super::gather;
 use super::gather::release;
 use crate::backend::{ConnectionError, Own};
 use crate::error::{PgError, SqlState};
@@ -47,125 +48,123 @@ struct Size {
     bytes: f64,
 }
 
-impl Session {
-    /// The recipe by which an input stays where it is, where that is worth it. `value`: of a parameter, as SQL.
-    pub(in crate::session) async fn staying(
-        &mut self,
-        gathering: &Gathering,
-        text: &str,
-        value: &(dyn Fn(u16, Option<u32>) -> Option<String> + Sync),
-    ) -> Result<Option<Recipe>, Failure> {
-        let scope = self.transaction_scope();
-        let is_own = scope.holds_any || self.transaction.schema_change.is_some() || (scope.is_open && scope.has_snapshot);
-        let recipe = &gathering.recipe;
-        let is_tried = !is_own && !recipe.has_clock && !recipe.reads(Source::Temporary) && !self.staging.not_staying.has(text);
-        if !is_tried || text.len() > TEXT_MAX || !self.computes_in_transport() {
-            return Ok(None);
-        }
-        let Some(choice) = Choice::of(text, &self.context) else { return Ok(None) };
-        let inputs: Option<Vec<Input>> = choice.inputs().iter().map(|input| input.bound(value)).collect();
-        let Some(inputs) = inputs else { return Ok(None) };
-        let Some(sizes) = Box::pin(self.sizes(&inputs, gathering.reach.shards())).await? else { return Ok(None) };
-        let sized: Vec<(&Input, Size)> = inputs.iter().zip(sizes).collect();
-        let Some(mut brought) = self.brought(&sized) else { return Ok(None) };
-        let recipe_by = |brought: &[String]| choice.recipe(&self.context, &|name| brought.iter().any(|brought| brought == name));
-        let mut chosen = recipe_by(&brought);
-        // Colocated with what stays, a small one may stay too; the biggest of them first.
-        for index in (0..brought.len()).rev() {
-            let mut fewer = brought.clone();
-            fewer.remove(index);
-            if let Some(recipe) = recipe_by(&fewer) {
-                (brought, chosen) = (fewer, Some(recipe));
-            }
-        }
-        let bound = chosen.and_then(|recipe| {
-            let inputs = recipe.inputs.iter().map(|input| input.bound(value)).collect::<Option<_>>()?;
-            Some(Recipe { inputs, ..recipe })
-        });
-        if bound.is_none() {
-            self.staging.not_staying.note(text);
-        }
-        Ok(bound)
+/// The recipe by which an input stays where it is, where that is worth it. `value`: of a parameter, as SQL.
+pub(in crate::session) async fn staying(
+    session: &mut Session,
+    gathering: &Gathering,
+    text: &str,
+    value: &(dyn Fn(u16, Option<u32>) -> Option<String> + Sync),
+) -> Result<Option<Recipe>, Failure> {
+    let scope = session.transaction_scope();
+    let is_own = scope.holds_any || session.transaction.schema_change.is_some() || (scope.is_open && scope.has_snapshot);
+    let recipe = &gathering.recipe;
+    let is_tried = !is_own && !recipe.has_clock && !recipe.reads(Source::Temporary) && !session.staging.not_staying.has(text);
+    if !is_tried || text.len() > TEXT_MAX || !gather::computes_in_transport(session) {
+        return Ok(None);
     }
-
-    /// The inputs that are far smaller than the rest.
-    fn brought(&self, sized: &[(&Input, Size)]) -> Option<Vec<String>> {
-        let stay_bytes_min = self.gateway.config.cross_shard.stay_bytes_min as f64;
-        let mut ordered: Vec<&(&Input, Size)> = sized.iter().collect();
-        // What can only be brought comes first.
-        let is_sharded = |input: &Input| input.source == Source::Shards;
-        ordered.sort_by(|(left, left_size), (right, right_size)| {
-            is_sharded(left).cmp(&is_sharded(right)).then(left_size.bytes.total_cmp(&right_size.bytes))
-        });
-        let (mut brought, mut bytes) = (Vec::new(), 0.0);
-        let (_, candidates) = ordered.split_last()?;
-        for (input, size) in candidates.iter().copied() {
-            let is_small = size.rows <= BROUGHT_ROWS_MAX as f64 && bytes + size.bytes <= BROUGHT_BYTES_MAX as f64;
-            match (is_small, is_sharded(input)) {
-                (true, _) => {
-                    bytes += size.bytes;
-                    brought.push(input.name.clone());
-                }
-                (false, true) => break,
-                (false, false) => return None,
-            }
+    let Some(choice) = Choice::of(text, &session.context) else { return Ok(None) };
+    let inputs: Option<Vec<Input>> = choice.inputs().iter().map(|input| input.bound(value)).collect();
+    let Some(inputs) = inputs else { return Ok(None) };
+    let Some(sizes) = Box::pin(sizes(session, &inputs, gathering.reach.shards())).await? else { return Ok(None) };
+    let sized: Vec<(&Input, Size)> = inputs.iter().zip(sizes).collect();
+    let Some(mut brought) = brought(session, &sized) else { return Ok(None) };
+    let recipe_by = |brought: &[String]| choice.recipe(&session.context, &|name| brought.iter().any(|brought| brought == name));
+    let mut chosen = recipe_by(&brought);
+    // Colocated with what stays, a small one may stay too; the biggest of them first.
+    for index in (0..brought.len()).rev() {
+        let mut fewer = brought.clone();
+        fewer.remove(index);
+        if let Some(recipe) = recipe_by(&fewer) {
+            (brought, chosen) = (fewer, Some(recipe));
         }
-        let rest = ordered.iter().skip(brought.len()).map(|(_, size)| size.bytes).sum::<f64>();
-        let is_far_bigger = rest >= stay_bytes_min && (rest >= bytes * BIGGER_TIMES || stay_bytes_min == 0.0);
-        tracing::debug!(brought = brought.len(), bytes, rest, is_far_bigger, "sizes of inputs");
-        (is_far_bigger && !brought.is_empty()).then_some(brought)
     }
-
-    /// As one shard expects them; those of the home shard's tables there.
-    async fn sizes(&mut self, inputs: &[Input], shards: &[ShardId]) -> Result<Option<Vec<Size>>, Failure> {
-        let home = self.home()?.id;
-        let asked = shards.iter().copied().find(|shard| *shard != home).unwrap_or(home);
-        let of = |is_sharded: bool| -> Vec<&Input> {
-            inputs.iter().filter(|input| (input.source == Source::Shards) == is_sharded).collect()
-        };
-        let (Some(on_shards), Some(at_home)) = (self.expected(asked, &of(true)).await?, self.expected(home, &of(false)).await?)
-        else {
-            return Ok(None);
-        };
-        let (mut on_shards, mut at_home) = (on_shards.into_iter(), at_home.into_iter());
-        let count = shards.len() as f64;
-        let size = |input: &Input| match input.source == Source::Shards {
-            true => on_shards.next().map(|Size { rows, bytes }| Size { rows: rows * count, bytes: bytes * count }),
-            false => at_home.next(),
-        };
-        Ok(inputs.iter().map(size).collect())
+    let bound = chosen.and_then(|recipe| {
+        let inputs = recipe.inputs.iter().map(|input| input.bound(value)).collect::<Option<_>>()?;
+        Some(Recipe { inputs, ..recipe })
+    });
+    if bound.is_none() {
+        session.staging.not_staying.note(text);
     }
+    Ok(bound)
+}
 
-    /// What PostgreSQL expects of these on one shard. `None`: it does not say.
-    async fn expected(&mut self, shard: ShardId, inputs: &[&Input]) -> Result<Option<Vec<Size>>, Failure> {
-        if inputs.is_empty() {
-            return Ok(Some(Vec::new()));
-        }
-        let known = KnownKeys::new();
-        let queries: Vec<String> = inputs.iter().map(|input| format!("EXPLAIN (FORMAT JSON) {}", input.query(&known))).collect();
-        let shard = self.gateway.shard(shard)?;
-        let settings = self.settings_now();
-        let mut connection = self.checkout(&shard, &settings).await?;
-        self.cancel.started(&connection);
-        let answered = timeout(TIME_MAX, connection.simple(&Own::Plan.text(&queries.join(";")))).await;
-        if !connection.is_clean() {
-            connection.stop().await;
-        }
-        release(&self.cancel, connection);
-        match answered {
-            Ok(Ok(rows)) => {
-                let size = |row: &Vec<Option<bytes::Bytes>>| size(row.first()?.as_deref()?);
-                Ok(rows.iter().map(size).collect::<Option<Vec<Size>>>().filter(|sizes| sizes.len() == inputs.len()))
+/// The inputs that are far smaller than the rest.
+fn brought(session: &Session, sized: &[(&Input, Size)]) -> Option<Vec<String>> {
+    let stay_bytes_min = session.gateway.config.cross_shard.stay_bytes_min as f64;
+    let mut ordered: Vec<&(&Input, Size)> = sized.iter().collect();
+    // What can only be brought comes first.
+    let is_sharded = |input: &Input| input.source == Source::Shards;
+    ordered.sort_by(|(left, left_size), (right, right_size)| {
+        is_sharded(left).cmp(&is_sharded(right)).then(left_size.bytes.total_cmp(&right_size.bytes))
+    });
+    let (mut brought, mut bytes) = (Vec::new(), 0.0);
+    let (_, candidates) = ordered.split_last()?;
+    for (input, size) in candidates.iter().copied() {
+        let is_small = size.rows <= BROUGHT_ROWS_MAX as f64 && bytes + size.bytes <= BROUGHT_BYTES_MAX as f64;
+        match (is_small, is_sharded(input)) {
+            (true, _) => {
+                bytes += size.bytes;
+                brought.push(input.name.clone());
             }
-            Ok(Err(ConnectionError::Refused { sqlstate, message, .. })) if sqlstate.as_bytes() == SqlState::QUERY_CANCELED.0 => {
-                Err(PgError::new(SqlState::QUERY_CANCELED, message).into())
-            }
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "sizes of inputs not found");
-                Ok(None)
-            }
-            Err(_) => Ok(None),
+            (false, true) => break,
+            (false, false) => return None,
         }
+    }
+    let rest = ordered.iter().skip(brought.len()).map(|(_, size)| size.bytes).sum::<f64>();
+    let is_far_bigger = rest >= stay_bytes_min && (rest >= bytes * BIGGER_TIMES || stay_bytes_min == 0.0);
+    tracing::debug!(brought = brought.len(), bytes, rest, is_far_bigger, "sizes of inputs");
+    (is_far_bigger && !brought.is_empty()).then_some(brought)
+}
+
+/// As one shard expects them; those of the home shard's tables there.
+async fn sizes(session: &mut Session, inputs: &[Input], shards: &[ShardId]) -> Result<Option<Vec<Size>>, Failure> {
+    let home = session.home()?.id;
+    let asked = shards.iter().copied().find(|shard| *shard != home).unwrap_or(home);
+    let of = |is_sharded: bool| -> Vec<&Input> {
+        inputs.iter().filter(|input| (input.source == Source::Shards) == is_sharded).collect()
+    };
+    let (Some(on_shards), Some(at_home)) = (expected(session, asked, &of(true)).await?, expected(session, home, &of(false)).await?)
+    else {
+        return Ok(None);
+    };
+    let (mut on_shards, mut at_home) = (on_shards.into_iter(), at_home.into_iter());
+    let count = shards.len() as f64;
+    let size = |input: &Input| match input.source == Source::Shards {
+        true => on_shards.next().map(|Size { rows, bytes }| Size { rows: rows * count, bytes: bytes * count }),
+        false => at_home.next(),
+    };
+    Ok(inputs.iter().map(size).collect())
+}
+
+/// What PostgreSQL expects of these on one shard. `None`: it does not say.
+async fn expected(session: &mut Session, shard: ShardId, inputs: &[&Input]) -> Result<Option<Vec<Size>>, Failure> {
+    if inputs.is_empty() {
+        return Ok(Some(Vec::new()));
+    }
+    let known = KnownKeys::new();
+    let queries: Vec<String> = inputs.iter().map(|input| format!("EXPLAIN (FORMAT JSON) {}", input.query(&known))).collect();
+    let shard = session.gateway.shard(shard)?;
+    let settings = session.settings_now();
+    let mut connection = session.checkout(&shard, &settings).await?;
+    session.cancel.started(&connection);
+    let answered = timeout(TIME_MAX, connection.simple(&Own::Plan.text(&queries.join(";")))).await;
+    if !connection.is_clean() {
+        connection.stop().await;
+    }
+    release(&session.cancel, connection);
+    match answered {
+        Ok(Ok(rows)) => {
+            let size = |row: &Vec<Option<bytes::Bytes>>| size(row.first()?.as_deref()?);
+            Ok(rows.iter().map(size).collect::<Option<Vec<Size>>>().filter(|sizes| sizes.len() == inputs.len()))
+        }
+        Ok(Err(ConnectionError::Refused { sqlstate, message, .. })) if sqlstate.as_bytes() == SqlState::QUERY_CANCELED.0 => {
+            Err(PgError::new(SqlState::QUERY_CANCELED, message).into())
+        }
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "sizes of inputs not found");
+            Ok(None)
+        }
+        Err(_) => Ok(None),
     }
 }
 

@@ -11,74 +11,73 @@ use crate::execute::numbers::Restart;
 use crate::session::route::Route;
 use crate::session::transaction::Transaction;
 use crate::session::transaction::replay::hidden_statement;
+use crate::session::writes::write;
 use crate::session::writes::write::{Request, Shown, Writing, WritingKind};
 use crate::session::{Failure, Session};
 use crate::sql::analysis::{Analysis, Command, Numbers};
 
-impl Session {
-    /// As [`Session::write_on`], for what may be a TRUNCATE that restarts sequences.
-    pub(in crate::session) async fn write_restarting(
-        &mut self,
-        command: &Command,
-        writing: &Writing,
-        request: &Request<'_>,
-        shown: Shown,
-    ) -> Result<String, Failure> {
-        match command {
-            Command::Truncate { restarts } if !restarts.is_empty() => {
-                Box::pin(self.truncate_and_restart(restarts, writing, request, shown)).await
-            }
-            _ => self.write_on(writing, request, shown).await,
+/// As [`write::write_on`], for what may be a TRUNCATE that restarts sequences.
+pub(in crate::session) async fn write_restarting(
+    session: &mut Session,
+    command: &Command,
+    writing: &Writing,
+    request: &Request<'_>,
+    shown: Shown,
+) -> Result<String, Failure> {
+    match command {
+        Command::Truncate { restarts } if !restarts.is_empty() => {
+            Box::pin(truncate_and_restart(session, restarts, writing, request, shown)).await
+        }
+        _ => write::write_on(session, writing, request, shown).await,
+    }
+}
+
+async fn truncate_and_restart(
+    session: &mut Session,
+    tables: &[Oid],
+    writing: &Writing,
+    request: &Request<'_>,
+    shown: Shown,
+) -> Result<String, Failure> {
+    if !session.transaction.alterations.is_empty() || !session.transaction.closed.is_empty() {
+        return Err(after_alteration().into());
+    }
+    let numbers = session.gateway.numbers.clone();
+    let mut restarts = Box::pin(numbers.begin_restart(&session.login.identity.user, tables)).await?;
+    let tag = write::write_on(session, writing, request, shown).await?;
+    for shard in writing.shards() {
+        let Some(index) = session.transaction.index_of(*shard) else { continue };
+        let Some(participant) = session.transaction.participants_mut().get_mut(index) else { continue };
+        for Restart { sequence, .. } in &restarts {
+            let name = quoted_literal(&quoted_name(&sequence.0, &sequence.1));
+            let text = format!("SELECT shardgate.use_up({name}::pg_catalog.regclass)");
+            hidden_statement(participant, &Own::Sequence.text(&text));
+        }
+        session.sync(index).await?;
+    }
+    for restart in &mut restarts {
+        // The tables are held since: nobody else has restarted it.
+        if let Some(known) = session.transaction.restart_of(&restart.sequence) {
+            *restart = known.again();
         }
     }
+    numbers.check_restart(&restarts).await?;
+    let depth = session.transaction.savepoints.len();
+    session.transaction.restarts.extend(restarts.into_iter().map(|restart| (depth, restart)));
+    Ok(tag)
+}
 
-    async fn truncate_and_restart(
-        &mut self,
-        tables: &[Oid],
-        writing: &Writing,
-        request: &Request<'_>,
-        shown: Shown,
-    ) -> Result<String, Failure> {
-        if !self.transaction.alterations.is_empty() || !self.transaction.closed.is_empty() {
-            return Err(after_alteration().into());
+/// The tables are empty for everybody. What fails now cannot undo that.
+pub(in crate::session) async fn finish_restarts(session: &mut Session, restarts: Vec<(usize, Restart)>) {
+    let numbers = session.gateway.numbers.clone();
+    for (place, (_, restart)) in restarts.iter().enumerate() {
+        if restarts.iter().skip(place + 1).any(|(_, later)| later.sequence == restart.sequence) {
+            continue;
         }
-        let numbers = self.gateway.numbers.clone();
-        let mut restarts = Box::pin(numbers.begin_restart(&self.login.identity.user, tables)).await?;
-        let tag = self.write_on(writing, request, shown).await?;
-        for shard in writing.shards() {
-            let Some(index) = self.transaction.index_of(*shard) else { continue };
-            let Some(participant) = self.transaction.participants_mut().get_mut(index) else { continue };
-            for Restart { sequence, .. } in &restarts {
-                let name = quoted_literal(&quoted_name(&sequence.0, &sequence.1));
-                let text = format!("SELECT shardgate.use_up({name}::pg_catalog.regclass)");
-                hidden_statement(participant, &Own::Sequence.text(&text));
-            }
-            self.sync(index).await?;
-        }
-        for restart in &mut restarts {
-            // The tables are held since: nobody else has restarted it.
-            if let Some(known) = self.transaction.restart_of(&restart.sequence) {
-                *restart = known.again();
-            }
-        }
-        numbers.check_restart(&restarts).await?;
-        let depth = self.transaction.savepoints.len();
-        self.transaction.restarts.extend(restarts.into_iter().map(|restart| (depth, restart)));
-        Ok(tag)
-    }
-
-    /// The tables are empty for everybody. What fails now cannot undo that.
-    pub(in crate::session) async fn finish_restarts(&mut self, restarts: Vec<(usize, Restart)>) {
-        let numbers = self.gateway.numbers.clone();
-        for (place, (_, restart)) in restarts.iter().enumerate() {
-            if restarts.iter().skip(place + 1).any(|(_, later)| later.sequence == restart.sequence) {
-                continue;
-            }
-            if let Err(error) = Box::pin(numbers.finish_restart(&self.login.identity.user, restart)).await {
-                tracing::warn!(%error, sequence = restart.sequence.1, "a sequence was not restarted");
-                let message = format!("sequence \"{}\" may not have been restarted, its numbers go on", restart.sequence.1);
-                self.warn(SqlState::WARNING, &message);
-            }
+        if let Err(error) = Box::pin(numbers.finish_restart(&session.login.identity.user, restart)).await {
+            tracing::warn!(%error, sequence = restart.sequence.1, "a sequence was not restarted");
+            let message = format!("sequence \"{}\" may not have been restarted, its numbers go on", restart.sequence.1);
+            session.warn(SqlState::WARNING, &message);
         }
     }
 }

@@ -8,51 +8,59 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use super::numbers;
 use crate::error::PgError;
+use crate::session::commands::command;
+use crate::session::ddl::schema;
 use crate::session::protocol::statement::Statement;
+use crate::session::writes::staged;
 use crate::session::writes::staged::Asked;
 use crate::session::{Failure, Session, SessionEnd};
 use crate::sql::analysis::{Analysis, Command, Numbers, Scope};
 use crate::wire;
 
-impl Session {
-    /// Bind of such a statement.
-    pub(in crate::session) async fn bind_sequence_call(&mut self, statement: Arc<Statement>, body: &[u8]) -> Result<(), Failure> {
-        let bind = wire::bind(body).map_err(SessionEnd::from)?;
-        let Some(analysis) = statement.analysis() else { return Err(PgError::internal("no statement").into()) };
-        self.check_not_failed(&analysis.command)?;
-        self.answer_parse().await?;
-        Self::check_parameter_count(&statement, &bind)?;
-        let description = self.describe(&statement).await?;
-        let asked = Asked::Bound { bind: &bind, description: &description };
-        let text = self.with_values_of(&asked, &[statement.text()]).await?.concat();
-        let changed = self.prepare(text.as_bytes(), Box::default()).await?;
-        if changed.analysis().is_some_and(|changed| self.concerns_cluster(changed)) {
-            return Box::pin(self.bind_numbered(changed, &without_parameters(&bind))).await;
-        }
-        match analysis.numbers {
-            Numbers::None => self.bind_statement(Arc::clone(&statement), &bind, body).await,
-            Numbers::AtHome | Numbers::Unseen | Numbers::Drawn => Box::pin(self.bind_numbered(Arc::clone(&statement), body)).await,
-        }
+/// Bind of such a statement.
+pub(in crate::session) async fn bind_sequence_call(
+    session: &mut Session,
+    statement: Arc<Statement>,
+    body: &[u8],
+) -> Result<(), Failure> {
+    let bind = wire::bind(body).map_err(SessionEnd::from)?;
+    let Some(analysis) = statement.analysis() else { return Err(PgError::internal("no statement").into()) };
+    command::check_not_failed(session, &analysis.command)?;
+    session.answer_parse().await?;
+    Session::check_parameter_count(&statement, &bind)?;
+    let description = session.describe(&statement).await?;
+    let asked = Asked::Bound { bind: &bind, description: &description };
+    let text = staged::with_values_of(session, &asked, &[statement.text()]).await?.concat();
+    let changed = session.prepare(text.as_bytes(), Box::default()).await?;
+    if changed.analysis().is_some_and(|changed| concerns_cluster(session, changed)) {
+        return Box::pin(session.bind_numbered(changed, &without_parameters(&bind))).await;
     }
+    match analysis.numbers {
+        Numbers::None => session.bind_statement(Arc::clone(&statement), &bind, body).await,
+        Numbers::AtHome | Numbers::Unseen | Numbers::Drawn => Box::pin(session.bind_numbered(Arc::clone(&statement), body)).await,
+    }
+}
 
-    /// EXECUTE of such a statement, its text with the values: with the numbers in it. `None`: it concerns no sequence of the cluster.
-    pub(in crate::session) async fn draw_if_of_cluster(&mut self, text: &str) -> Result<Option<String>, Failure> {
-        let read = self.read_anew(text).await?;
-        let Some(changed) = read.analyzed.statements.first().filter(|changed| self.concerns_cluster(changed)) else {
-            return Ok(None);
-        };
-        if !self.draws(changed) {
-            return Ok(Some(text.to_owned()));
-        }
-        let numbered = Box::pin(self.draw(text)).await?;
-        Ok(Some(numbered.map_or_else(|| text.to_owned(), |numbered| numbered.text())))
+/// EXECUTE of such a statement, its text with the values: with the numbers in it. `None`: it concerns no sequence of the cluster.
+pub(in crate::session) async fn draw_if_of_cluster(session: &mut Session, text: &str) -> Result<Option<String>, Failure> {
+    let read = schema::read_anew(session, text).await?;
+    let Some(changed) = read.analyzed.statements.first().filter(|changed| concerns_cluster(session, changed)) else {
+        return Ok(None);
+    };
+    if !numbers::draws(session, changed) {
+        return Ok(Some(text.to_owned()));
     }
+    let numbered = Box::pin(numbers::draw(session, text)).await?;
+    Ok(Some(numbered.map_or_else(|| text.to_owned(), |numbered| numbered.text())))
+}
 
-    /// A text with its values: does the proxy give its numbers, or set them, or refuse it?
-    pub(in crate::session) fn concerns_cluster(&self, statement: &Analysis) -> bool {
-        self.draws(statement) || matches!(statement.command, Command::SetSequence) || matches!(statement.scope, Scope::Refused(_))
-    }
+/// A text with its values: does the proxy give its numbers, or set them, or refuse it?
+pub(in crate::session) fn concerns_cluster(session: &Session, statement: &Analysis) -> bool {
+    numbers::draws(session, statement)
+        || matches!(statement.command, Command::SetSequence)
+        || matches!(statement.scope, Scope::Refused(_))
 }
 
 /// The body of a Bind without its values.

@@ -63,89 +63,87 @@ pub(in crate::session) struct RightsKey {
     schema_version: i64,
 }
 
-impl Session {
-    /// What the statement does with sequences is the user's to do.
-    pub(in crate::session) async fn check_rights_of(&mut self, drawing: &Drawing) -> Result<(), Failure> {
-        let mut checked: Vec<(&SequenceName, Right)> = Vec::new();
-        for number in drawing.numbers() {
-            let asked = match number {
-                Number::Next(sequence) => (sequence, Right::Draw),
-                Number::Current(sequence) => (sequence, Right::Look),
-                // Of lastval() the sequence is not known yet, and setval() looks by itself.
-                Number::Identity(_) | Number::Last | Number::Unique | Number::Set { .. } => continue,
-            };
-            if !checked.contains(&asked) {
-                checked.push(asked);
-                self.check_right(asked.0, asked.1).await?;
+/// What the statement does with sequences is the user's to do.
+pub(in crate::session) async fn check_rights_of(session: &mut Session, drawing: &Drawing) -> Result<(), Failure> {
+    let mut checked: Vec<(&SequenceName, Right)> = Vec::new();
+    for number in drawing.numbers() {
+        let asked = match number {
+            Number::Next(sequence) => (sequence, Right::Draw),
+            Number::Current(sequence) => (sequence, Right::Look),
+            // Of lastval() the sequence is not known yet, and setval() looks by itself.
+            Number::Identity(_) | Number::Last | Number::Unique | Number::Set { .. } => continue,
+        };
+        if !checked.contains(&asked) {
+            checked.push(asked);
+            check_right(session, asked.0, asked.1).await?;
+        }
+    }
+    Ok(())
+}
+
+pub(in crate::session) async fn check_right(session: &mut Session, sequence: &SequenceName, right: Right) -> Result<(), Failure> {
+    denial_of(session, sequence, right).await?.map_or(Ok(()), |denial| Err(denial.into()))
+}
+
+/// `None`: the user may.
+pub(in crate::session) async fn denial_of(
+    session: &mut Session,
+    sequence: &SequenceName,
+    right: Right,
+) -> Result<Option<PgError>, Failure> {
+    let is_allowed = rights_to(session, sequence).await?.allow(right);
+    let message = || format!("permission denied for sequence {}", sequence.1);
+    Ok((!is_allowed).then(|| PgError::new(SqlState::INSUFFICIENT_PRIVILEGE, message())))
+}
+
+async fn rights_to(session: &mut Session, sequence: &SequenceName) -> Result<Rights, Failure> {
+    let Some(key) = rights_key(session, sequence) else { return Box::pin(ask_rights(session, sequence)).await };
+    let known = session.gateway.rights.get(&key);
+    if let Some((rights, asked_at)) = known
+        && asked_at.elapsed() < KEPT_FOR
+    {
+        return Ok(rights);
+    }
+    match (Box::pin(ask_rights(session, sequence)).await, known) {
+        (Ok(rights), _) => {
+            session.gateway.rights.insert(key, (rights, Instant::now()));
+            Ok(rights)
+        }
+        (Err(Failure::Error(_)), Some((rights, _))) => Ok(rights),
+        (Err(failure), _) => Err(failure),
+    }
+}
+
+/// `None`: what is told now may not hold any more in a moment.
+fn rights_key(session: &Session, sequence: &SequenceName) -> Option<RightsKey> {
+    let map = session.gateway.map.load();
+    let own = |name: &str| session.effective(name).map(str::to_owned);
+    (map.open_schema_changes == 0).then(|| RightsKey {
+        user: session.login.identity.user.clone(),
+        role: own("role"),
+        authorization: own("session_authorization"),
+        sequence: sequence.clone(),
+        incarnation: map.epoch.incarnation,
+        schema_version: map.schema_version,
+    })
+}
+
+/// In the open transaction where it is on a shard; else on any shard, the home shard first.
+async fn ask_rights(session: &mut Session, sequence: &SequenceName) -> Result<Rights, Failure> {
+    let sql = query(sequence);
+    let mut asked = session.ask_as_session(&sql).await;
+    if matches!(asked, Err(Failure::Error(_))) && session.begun_on_shard().is_none() {
+        let shards = session.gateway.map.snapshot().shards.clone();
+        for shard in shards.iter().filter(|shard| !shard.is_home && shard.state.is_ready()) {
+            if let Ok(told) = session.ask_beside(shard, &sql).await {
+                asked = Ok(told);
+                break;
             }
         }
-        Ok(())
     }
-
-    pub(in crate::session) async fn check_right(&mut self, sequence: &SequenceName, right: Right) -> Result<(), Failure> {
-        self.denial_of(sequence, right).await?.map_or(Ok(()), |denial| Err(denial.into()))
-    }
-
-    /// `None`: the user may.
-    pub(in crate::session) async fn denial_of(
-        &mut self,
-        sequence: &SequenceName,
-        right: Right,
-    ) -> Result<Option<PgError>, Failure> {
-        let is_allowed = self.rights_to(sequence).await?.allow(right);
-        let message = || format!("permission denied for sequence {}", sequence.1);
-        Ok((!is_allowed).then(|| PgError::new(SqlState::INSUFFICIENT_PRIVILEGE, message())))
-    }
-
-    async fn rights_to(&mut self, sequence: &SequenceName) -> Result<Rights, Failure> {
-        let Some(key) = self.rights_key(sequence) else { return Box::pin(self.ask_rights(sequence)).await };
-        let known = self.gateway.rights.get(&key);
-        if let Some((rights, asked_at)) = known
-            && asked_at.elapsed() < KEPT_FOR
-        {
-            return Ok(rights);
-        }
-        match (Box::pin(self.ask_rights(sequence)).await, known) {
-            (Ok(rights), _) => {
-                self.gateway.rights.insert(key, (rights, Instant::now()));
-                Ok(rights)
-            }
-            (Err(Failure::Error(_)), Some((rights, _))) => Ok(rights),
-            (Err(failure), _) => Err(failure),
-        }
-    }
-
-    /// `None`: what is told now may not hold any more in a moment.
-    fn rights_key(&self, sequence: &SequenceName) -> Option<RightsKey> {
-        let map = self.gateway.map.load();
-        let own = |name: &str| self.effective(name).map(str::to_owned);
-        (map.open_schema_changes == 0).then(|| RightsKey {
-            user: self.login.identity.user.clone(),
-            role: own("role"),
-            authorization: own("session_authorization"),
-            sequence: sequence.clone(),
-            incarnation: map.epoch.incarnation,
-            schema_version: map.schema_version,
-        })
-    }
-
-    /// In the open transaction where it is on a shard; else on any shard, the home shard first.
-    async fn ask_rights(&mut self, sequence: &SequenceName) -> Result<Rights, Failure> {
-        let sql = query(sequence);
-        let mut asked = self.ask_as_session(&sql).await;
-        if matches!(asked, Err(Failure::Error(_))) && self.begun_on_shard().is_none() {
-            let shards = self.gateway.map.snapshot().shards.clone();
-            for shard in shards.iter().filter(|shard| !shard.is_home && shard.state.is_ready()) {
-                if let Ok(told) = self.ask_beside(shard, &sql).await {
-                    asked = Ok(told);
-                    break;
-                }
-            }
-        }
-        let told = asked?;
-        let missing = || PgError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", sequence.1));
-        Ok(told.as_deref().and_then(Rights::read).ok_or_else(missing)?)
-    }
+    let told = asked?;
+    let missing = || PgError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", sequence.1));
+    Ok(told.as_deref().and_then(Rights::read).ok_or_else(missing)?)
 }
 
 /// Four letters, `t` or `f`. By its oid: a default has no need of the schema's name.

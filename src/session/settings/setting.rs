@@ -14,6 +14,7 @@ use crate::backend::{ConnectionError, Own, STATEMENT_TIMEOUT, Settings};
 use crate::catalog::{Kept, quoted_identifier, quoted_literal};
 use crate::error::{PgError, SqlState};
 use crate::session::commands::map_database;
+use crate::session::ddl::every_shard;
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::protocol::describe::is_away;
 use crate::session::transaction::participant::Participant;
@@ -82,7 +83,7 @@ impl Session {
         if let Some(participant) = self.transaction.participants_mut().get_mut(index) {
             participant.pin(Kept::Seed.reason());
         }
-        self.run_on_one(&home, &Own::Setting.text(text), true).await
+        every_shard::run_on_one(self, &home, &Own::Setting.text(text), true).await
     }
 
     /// What PostgreSQL makes of a SET, as it prints the value. In a transaction that has reached a shard it is made there, so that

@@ -22,6 +22,7 @@ use crate::declare::CommitSupport;
 use crate::error::{PgError, SqlState};
 use crate::execute::commit::{self, Active, Fallback, Finished, Limits, Outcome, Report, TakenPlaces, Wanted, Writer, rules};
 use crate::execute::recovery::Recovery;
+use crate::session::commands::{command, permitted};
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::{Failure, Session, SessionEnd, lost};
 use crate::shardmap::ShardId;
@@ -47,11 +48,11 @@ impl Session {
             return run;
         }
         match run {
-            Ok(done) => self.commit_everywhere().await.map(|()| done),
+            Ok(done) => command::commit_everywhere(self).await.map(|()| done),
             // The session's connections end with it, and what was begun on them.
             Err(Failure::End(end)) => Err(end.into()),
             Err(failure) => {
-                self.rollback_everywhere().await?;
+                command::rollback_everywhere(self).await?;
                 Err(failure)
             }
         }
@@ -159,7 +160,7 @@ impl Session {
             "SET TRANSACTION ISOLATION LEVEL must not be called in a subtransaction"
         } else if modes.is_deferrable.is_some() {
             "SET TRANSACTION [NOT] DEFERRABLE cannot be called within a subtransaction"
-        } else if modes.is_read_only == Some(false) && self.is_read_only() {
+        } else if modes.is_read_only == Some(false) && permitted::is_read_only(self) {
             "cannot set transaction read-write mode inside a read-only transaction"
         } else {
             return Ok(());
@@ -218,13 +219,13 @@ impl Session {
     /// Ends a transaction that has written on several shards. The session's state is the caller's to clear on success.
     pub(in crate::session) async fn commit_on_several(&mut self) -> Result<(), Failure> {
         if let Err(failure) = self.settle_participants().await {
-            self.rollback_everywhere().await?;
+            command::rollback_everywhere(self).await?;
             return Err(failure);
         }
         let (active, places) = match self.begin_commit().await {
             Ok(begun) => begun,
             Err(failure) => {
-                self.rollback_everywhere().await?;
+                command::rollback_everywhere(self).await?;
                 return Err(failure);
             }
         };
@@ -252,18 +253,18 @@ impl Session {
                 Ok(())
             }
             Outcome::RefusedBy(shard, body) => {
-                self.rollback_everywhere().await?;
+                command::rollback_everywhere(self).await?;
                 Err(Failure::Shard(crate::session::reads::scatter::with_shard_named(
                     &crate::session::protocol::describe::error_frame(&body),
                     &shard,
                 )))
             }
             Outcome::Aborted(error) => {
-                self.rollback_everywhere().await?;
+                command::rollback_everywhere(self).await?;
                 Err(error.into())
             }
             Outcome::Unknown => {
-                self.rollback_everywhere().await?;
+                command::rollback_everywhere(self).await?;
                 Err(unknown(&id).into())
             }
         }
@@ -405,7 +406,7 @@ impl Session {
     /// does not hear what is said against it.
     pub(in crate::session) async fn end_reader(&mut self, index: usize) -> Result<(), SessionEnd> {
         let (told, flushes) = (self.client.output.len(), self.client.flushes);
-        match self.commit_on(index).await {
+        match command::commit_on(self, index).await {
             Ok(()) => {}
             Err(Failure::End(end)) => self.end_after_answer(end)?,
             Err(failure) => {
@@ -445,7 +446,7 @@ impl Session {
         let begun: Vec<_> = self.transaction.participants.iter().filter(|held| held.has_begun).map(|held| held.shard).collect();
         for shard in begun {
             let Some(index) = self.transaction.index_of(shard) else { continue };
-            match self.finish_on(index, "ROLLBACK").await {
+            match command::finish_on(self, index, "ROLLBACK").await {
                 Ok(()) | Err(Failure::Forwarded) => {}
                 Err(Failure::End(end)) => return Err(end),
                 Err(failure) => tracing::warn!(?failure, "rollback not confirmed, connection closed"),

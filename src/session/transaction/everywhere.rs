@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::error::{PgError, SqlState};
+use crate::session::commands::command;
 use crate::session::{Failure, Session};
 use crate::shardmap::ShardId;
 
@@ -64,7 +65,7 @@ impl Session {
                 self.end_reader(index).await?;
                 continue;
             }
-            match self.commit_on(index).await {
+            match command::commit_on(self, index).await {
                 Ok(()) => done.push(name),
                 Err(failure) => {
                     if !done.is_empty() {
@@ -72,8 +73,8 @@ impl Session {
                             left.iter().filter_map(|shard| Some(self.gateway.shard(*shard).ok()?.name.clone())).collect();
                         self.warn(SqlState::WARNING, &report(&done, &name, &undone));
                     }
-                    self.rollback_everywhere().await?;
-                    return Err(self.commit_failure(failure));
+                    command::rollback_everywhere(self).await?;
+                    return Err(command::commit_failure(self, failure));
                 }
             }
         }

@@ -19,6 +19,7 @@ use super::replay::hidden_statement;
 use crate::backend::Own;
 use crate::catalog::quoted_literal;
 use crate::error::{PgError, SqlState};
+use crate::session::commands::question;
 use crate::session::{Failure, Session};
 use crate::shardmap::{MapSnapshot, ShardId};
 use crate::wire::originate;
@@ -86,7 +87,8 @@ impl Session {
         let mut names = Vec::with_capacity(shards.len());
         for shard in &shards {
             self.join(shard.id).await?;
-            let rows = Box::pin(self.ask_question(shard, &Own::Catalog.text("SELECT pg_catalog.pg_export_snapshot()"))).await?;
+            let rows =
+                Box::pin(question::ask_question(self, shard, &Own::Catalog.text("SELECT pg_catalog.pg_export_snapshot()"))).await?;
             let name = rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
             let name = name.ok_or_else(|| PgError::internal("a shard has not named its snapshot"))?;
             names.push((shard.id, String::from_utf8_lossy(&name).into_owned()));

@@ -18,6 +18,7 @@ use crate::error::{PgError, Severity, SqlState};
 use crate::routing;
 use crate::session::commands::map_database;
 use crate::session::cursor::{HELD_CURSOR, Life, OnShard};
+use crate::session::ddl::redefined;
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::{Failure, Session, SessionEnd, lost};
 use crate::shardmap::{Shard, ShardId, map_unreachable};
@@ -133,7 +134,7 @@ impl Session {
 
     /// The proxy has lost its lease: it takes another one, and reads the map first. What was planned by the old map is not run.
     async fn shut_out(&mut self, shard: String, generation: i64) -> Failure {
-        let (gateway, cancel, patience) = (Arc::clone(&self.gateway), Arc::clone(&self.cancel), self.patience());
+        let (gateway, cancel, patience) = (Arc::clone(&self.gateway), Arc::clone(&self.cancel), redefined::patience(self));
         let is_back = async {
             gateway.map.is_reachable() && timeout(GENERATION_WAIT, gateway.map.lease().later_than(generation)).await.is_ok()
         };

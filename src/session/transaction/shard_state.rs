@@ -23,7 +23,8 @@ use tokio::time::{Instant, sleep_until};
 use super::participant::Participant;
 use crate::backend::{Checkout, CheckoutError, CustomNames, Pool, Pooled, Settings};
 use crate::error::{PgError, SqlState};
-use crate::session::commands::map_database;
+use crate::session::commands::{listening, map_database};
+use crate::session::ddl::redefined;
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::route::Route;
 use crate::session::{Failure, Session, SessionEnd};
@@ -107,7 +108,7 @@ impl Session {
 
     /// Until the map is so: false at the deadline. The client may cancel, or go, and its own limits count.
     async fn wait_for_map(&mut self, deadline: Instant, is_so: impl Fn(&MapSnapshot) -> bool) -> Result<bool, Failure> {
-        let (gateway, cancel, patience) = (Arc::clone(&self.gateway), Arc::clone(&self.cancel), self.patience());
+        let (gateway, cancel, patience) = (Arc::clone(&self.gateway), Arc::clone(&self.cancel), redefined::patience(self));
         let mut epochs = gateway.map.subscribe();
         loop {
             if is_so(&gateway.map.load()) {
@@ -173,7 +174,7 @@ impl Session {
             }
         }
         // Who listens would miss something.
-        self.check_listening()?;
+        listening::check_listening(self)?;
         let map = self.gateway.map.load();
         for participant in &self.transaction.participants {
             let address = &participant.connection.pool().address;

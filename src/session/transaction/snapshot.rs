@@ -22,6 +22,7 @@ use super::replay::hidden_statement;
 use crate::backend::Own;
 use crate::config::CrossShardIsolation;
 use crate::error::{PgError, SqlState};
+use crate::session::commands::command;
 use crate::session::route::Route;
 use crate::session::{Failure, Session};
 use crate::shardmap::{Shard, ShardId, ShardState};
@@ -129,7 +130,7 @@ impl Session {
         }
         for shard in spares {
             let Some(index) = self.transaction.index_of(shard) else { continue };
-            self.finish_on(index, "ROLLBACK").await?;
+            command::finish_on(self, index, "ROLLBACK").await?;
             let Some(index) = self.transaction.index_of(shard) else { continue };
             let Some(participant) = self.transaction.participants.get_mut(index) else { continue };
             participant.forget_transaction();

@@ -15,6 +15,7 @@ use futures::future::poll_fn;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
+use super::staged;
 use super::staged::{Asked, Clock, Found, refused_if_about_the_text, with_names};
 use crate::backend::STATEMENT_TIMEOUT;
 use crate::error::{PgError, SqlState};
@@ -64,88 +65,86 @@ impl<'a, 'c> Watch<'a, 'c> {
     }
 }
 
-impl Session {
-    /// The rows that an INSERT inserts, or any other query's.
-    pub(in crate::session) async fn answer_source(
-        &mut self,
-        stage: &Stage,
-        with: &[(String, String)],
-        stages: &Stages,
-        clock: Option<&Clock>,
-    ) -> Result<Answered, Failure> {
-        if stage.kind != StageKind::Source || !stages.may_batch {
-            return self.answer_stage(stage, with, stages, clock).await.map(Answered::Whole);
-        }
-        let query = self.query_of(stage, with, clock)?;
-        let mut rows = self.answer_rows(&query).await?;
-        let mut first = rows.next(BATCH_VALUES_MAX, BATCH_BYTES_MAX).await?;
-        self.add_defaults(&mut first, stages, clock).await?;
-        if rows.is_at_end() {
-            rows.end().await?;
-            return Ok(Answered::Whole(first));
-        }
-        Ok(Answered::Many(Box::new(ManyRows { first, rest: rows })))
+/// The rows that an INSERT inserts, or any other query's.
+pub(in crate::session) async fn answer_source(
+    session: &mut Session,
+    stage: &Stage,
+    with: &[(String, String)],
+    stages: &Stages,
+    clock: Option<&Clock>,
+) -> Result<Answered, Failure> {
+    if stage.kind != StageKind::Source || !stages.may_batch {
+        return staged::answer_stage(session, stage, with, stages, clock).await.map(Answered::Whole);
     }
-
-    /// Each statement's rows are written before the next ones are read.
-    pub(in crate::session) async fn write_batches(
-        &mut self,
-        many: ManyRows,
-        batches: &Batches<'_>,
-        asked: &Asked<'_>,
-        begins: bool,
-    ) -> Result<String, Failure> {
-        let target = Arc::clone(&self.cancel);
-        let cancelled = pin!(target.cancelled());
-        let mut watch = Watch::new(self, cancelled, batches.began_at);
-        let ManyRows { first: mut batch, mut rest } = many;
-        let mut count = self.write_batch(&batch, batches, asked, begins).await?;
-        // The rows of RETURNING have been described.
-        let again = match asked {
-            Asked::Text { .. } => &Asked::Text { rows: None },
-            asked => asked,
-        };
-        while !rest.is_at_end() {
-            self.check_goes_on(&mut watch).await?;
-            batch = rest.next(BATCH_VALUES_MAX, BATCH_BYTES_MAX).await?;
-            self.add_defaults(&mut batch, batches.stages, batches.clock).await?;
-            count += self.write_batch(&batch, batches, again, false).await?;
-            if self.client.output.len() >= OUTPUT_BYTES {
-                self.client.flush().await?;
-            }
-        }
-        rest.end().await?;
-        Ok(format!("INSERT 0 {count}"))
+    let query = staged::query_of(session, stage, with, clock)?;
+    let mut rows = staged::answer_rows(session, &query).await?;
+    let mut first = rows.next(BATCH_VALUES_MAX, BATCH_BYTES_MAX).await?;
+    staged::add_defaults(session, &mut first, stages, clock).await?;
+    if rows.is_at_end() {
+        rows.end().await?;
+        return Ok(Answered::Whole(first));
     }
+    Ok(Answered::Many(Box::new(ManyRows { first, rest: rows })))
+}
 
-    async fn write_batch(
-        &mut self,
-        batch: &Answer,
-        batches: &Batches<'_>,
-        asked: &Asked<'_>,
-        begins: bool,
-    ) -> Result<u64, Failure> {
-        let Some(text) = batches.stage.constant(batch, &self.context.catalog)? else { return Ok(0) };
-        let mut splices = with_names(batches.stages, batches.others.to_vec());
-        splices.push(Splice { start: batches.stage.start, end: batches.stage.end, text });
-        let Found { writing, text } = Box::pin(self.find_write(&spliced(batches.alone, &splices), asked)).await?;
-        if begins {
-            self.begin_one_statement();
+/// Each statement's rows are written before the next ones are read.
+pub(in crate::session) async fn write_batches(
+    session: &mut Session,
+    many: ManyRows,
+    batches: &Batches<'_>,
+    asked: &Asked<'_>,
+    begins: bool,
+) -> Result<String, Failure> {
+    let target = Arc::clone(&session.cancel);
+    let cancelled = pin!(target.cancelled());
+    let mut watch = Watch::new(session, cancelled, batches.began_at);
+    let ManyRows { first: mut batch, mut rest } = many;
+    let mut count = write_batch(session, &batch, batches, asked, begins).await?;
+    // The rows of RETURNING have been described.
+    let again = match asked {
+        Asked::Text { .. } => &Asked::Text { rows: None },
+        asked => asked,
+    };
+    while !rest.is_at_end() {
+        check_goes_on(&mut watch).await?;
+        batch = rest.next(BATCH_VALUES_MAX, BATCH_BYTES_MAX).await?;
+        staged::add_defaults(session, &mut batch, batches.stages, batches.clock).await?;
+        count += write_batch(session, &batch, batches, again, false).await?;
+        if session.client.output.len() >= OUTPUT_BYTES {
+            session.client.flush().await?;
         }
-        self.check_commit_support(writing.shards()).await?;
-        let tag = refused_if_about_the_text(self.write_text_of(&writing, &text, asked).await, batches.refusal)?;
-        Ok(tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default())
     }
+    rest.end().await?;
+    Ok(format!("INSERT 0 {count}"))
+}
 
-    /// Between two parts a cancel request finds no shard at work, and nobody else looks at the time.
-    pub(in crate::session) async fn check_goes_on(&mut self, watch: &mut Watch<'_, '_>) -> Result<(), Failure> {
-        let is_cancelled = poll_fn(|context| Poll::Ready(watch.cancelled.as_mut().poll(context).is_ready())).await;
-        let ended = |reason: &str| PgError::new(SqlState::QUERY_CANCELED, format!("canceling statement due to {reason}"));
-        match watch.deadline {
-            _ if is_cancelled => Err(ended("user request").into()),
-            Some(deadline) if Instant::now() >= deadline => Err(ended("statement timeout").into()),
-            Some(_) | None => Ok(()),
-        }
+async fn write_batch(
+    session: &mut Session,
+    batch: &Answer,
+    batches: &Batches<'_>,
+    asked: &Asked<'_>,
+    begins: bool,
+) -> Result<u64, Failure> {
+    let Some(text) = batches.stage.constant(batch, &session.context.catalog)? else { return Ok(0) };
+    let mut splices = with_names(batches.stages, batches.others.to_vec());
+    splices.push(Splice { start: batches.stage.start, end: batches.stage.end, text });
+    let Found { writing, text } = Box::pin(staged::find_write(session, &spliced(batches.alone, &splices), asked)).await?;
+    if begins {
+        session.begin_one_statement();
+    }
+    session.check_commit_support(writing.shards()).await?;
+    let tag = refused_if_about_the_text(staged::write_text_of(session, &writing, &text, asked).await, batches.refusal)?;
+    Ok(tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default())
+}
+
+/// Between two parts a cancel request finds no shard at work, and nobody else looks at the time.
+pub(in crate::session) async fn check_goes_on(watch: &mut Watch<'_, '_>) -> Result<(), Failure> {
+    let is_cancelled = poll_fn(|context| Poll::Ready(watch.cancelled.as_mut().poll(context).is_ready())).await;
+    let ended = |reason: &str| PgError::new(SqlState::QUERY_CANCELED, format!("canceling statement due to {reason}"));
+    match watch.deadline {
+        _ if is_cancelled => Err(ended("user request").into()),
+        Some(deadline) if Instant::now() >= deadline => Err(ended("statement timeout").into()),
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -10,84 +10,85 @@ use std::sync::Arc;
 use super::batches::BATCH_VALUES_MAX;
 use super::staged::{Asked, sqlstate};
 use super::write::{Request, Shown};
+use super::{staged, unsettled, write};
 use crate::error::{PgError, SqlState};
+use crate::session::commands::permitted;
+use crate::session::ddl::every_shard;
 use crate::session::{Failure, Session};
 use crate::shardmap::{Shard, ShardId};
 use crate::sql::copies_locked::lock_before_write;
 use crate::sql::rewrite::chosen::{Chosen, ROWS, star_name};
 use crate::sql::rewrite::staging::{Answer, Stage, StageKind};
 
-impl Session {
-    /// `text`: the statement. The transaction is open. Returns the tag.
-    pub(in crate::session) async fn write_chosen(
-        &mut self,
-        chosen: &Chosen,
-        text: &str,
-        asked: &Asked<'_>,
-    ) -> Result<String, Failure> {
-        // Rows are locked after the table, as by all who write it.
-        if let Some(lock) = lock_before_write(text, &self.context, &|_| None).filter(|_| chosen.is_copied) {
-            let shards = self.shards_with_copies()?;
-            // What is chosen here, and written by its keys, is the same on every shard.
-            self.lock_copies(&lock.for_any_user(), &shards).await?;
-        }
-        let query = self.with_values_of(asked, &[chosen.query(None).as_str()]).await?.concat();
-        let candidates = self.answer_query(&query, &ANSWER).await?;
-        let width = candidates.columns.len();
-        let parts: Vec<Answer> = keys(&distinct(candidates, chosen)?, chosen).in_parts(chosen, width)?;
-        let mut lists = Vec::with_capacity(parts.len());
-        for part in &parts {
-            let list = self.rows_as(StageKind::In { is_not: false }, part)?;
-            self.answer_query(&chosen.lock(&list), &ANSWER).await.map_err(told_of_the_lock)?;
-            if chosen.is_copied {
-                self.lock_other_copies(&chosen.lock(&list)).await?;
-            }
-            lists.push(list);
-        }
-        // Every part is looked at before any is written: no sub-select sees half of the statement's own work.
-        let mut rows = Vec::with_capacity(parts.len());
-        for list in &lists {
-            let query = self.with_values_of(asked, &[chosen.query(Some(list)).as_str()]).await?.concat();
-            rows.push(distinct(self.answer_query(&query, &ANSWER).await?, chosen)?);
-        }
-        rows.retain(|rows| !rows.rows.is_empty());
-        if rows.is_empty() {
-            self.check_privileges(text, asked).await?;
-            self.put_description(asked.rows())?;
-        }
-        let mut count = 0;
-        for rows in &mut rows {
-            let starred = take_stars(rows, chosen);
-            let list = self.rows_as(StageKind::In { is_not: false }, &keys(rows, chosen))?;
-            let table = self.rows_as(StageKind::From { alias: Some(ROWS.to_owned()) }, rows)?;
-            let found = self.find_write(&chosen.write(&table, &list, &starred), asked).await?;
-            if found.writing.shards().len() > 1 {
-                self.check_commit_support(found.writing.shards()).await?;
-            }
-            let tag = self.write_text_of(&found.writing, &found.text, asked).await?;
-            count += tag.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok()).unwrap_or_default();
-        }
-        Ok(chosen.tag(count))
+/// `text`: the statement. The transaction is open. Returns the tag.
+pub(in crate::session) async fn write_chosen(
+    session: &mut Session,
+    chosen: &Chosen,
+    text: &str,
+    asked: &Asked<'_>,
+) -> Result<String, Failure> {
+    // Rows are locked after the table, as by all who write it.
+    if let Some(lock) = lock_before_write(text, &session.context, &|_| None).filter(|_| chosen.is_copied) {
+        let shards = shards_with_copies(session)?;
+        // What is chosen here, and written by its keys, is the same on every shard.
+        unsettled::lock_copies(session, &lock.for_any_user(), &shards).await?;
     }
+    let query = staged::with_values_of(session, asked, &[chosen.query(None).as_str()]).await?.concat();
+    let candidates = staged::answer_query(session, &query, &ANSWER).await?;
+    let width = candidates.columns.len();
+    let parts: Vec<Answer> = keys(&distinct(candidates, chosen)?, chosen).in_parts(chosen, width)?;
+    let mut lists = Vec::with_capacity(parts.len());
+    for part in &parts {
+        let list = rows_as(session, StageKind::In { is_not: false }, part)?;
+        staged::answer_query(session, &chosen.lock(&list), &ANSWER).await.map_err(told_of_the_lock)?;
+        if chosen.is_copied {
+            lock_other_copies(session, &chosen.lock(&list)).await?;
+        }
+        lists.push(list);
+    }
+    // Every part is looked at before any is written: no sub-select sees half of the statement's own work.
+    let mut rows = Vec::with_capacity(parts.len());
+    for list in &lists {
+        let query = staged::with_values_of(session, asked, &[chosen.query(Some(list)).as_str()]).await?.concat();
+        rows.push(distinct(staged::answer_query(session, &query, &ANSWER).await?, chosen)?);
+    }
+    rows.retain(|rows| !rows.rows.is_empty());
+    if rows.is_empty() {
+        permitted::check_privileges(session, text, asked).await?;
+        staged::put_description(session, asked.rows())?;
+    }
+    let mut count = 0;
+    for rows in &mut rows {
+        let starred = take_stars(rows, chosen);
+        let list = rows_as(session, StageKind::In { is_not: false }, &keys(rows, chosen))?;
+        let table = rows_as(session, StageKind::From { alias: Some(ROWS.to_owned()) }, rows)?;
+        let found = staged::find_write(session, &chosen.write(&table, &list, &starred), asked).await?;
+        if found.writing.shards().len() > 1 {
+            session.check_commit_support(found.writing.shards()).await?;
+        }
+        let tag = staged::write_text_of(session, &found.writing, &found.text, asked).await?;
+        count += tag.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok()).unwrap_or_default();
+    }
+    Ok(chosen.tag(count))
+}
 
-    /// Who had locked the rows at home may not have committed them elsewhere yet, where they may be looked at next.
-    async fn lock_other_copies(&mut self, lock: &str) -> Result<(), Failure> {
-        for shard in self.shards_with_copies()?.into_iter().skip(1) {
-            self.read_on(&self.several([shard])?, &Request::Query(lock), Shown::Nothing).await?;
-        }
-        Ok(())
+/// Who had locked the rows at home may not have committed them elsewhere yet, where they may be looked at next.
+async fn lock_other_copies(session: &mut Session, lock: &str) -> Result<(), Failure> {
+    for shard in shards_with_copies(session)?.into_iter().skip(1) {
+        write::read_on(session, &session.several([shard])?, &Request::Query(lock), Shown::Nothing).await?;
     }
+    Ok(())
+}
 
-    /// The home shard first.
-    fn shards_with_copies(&self) -> Result<Vec<ShardId>, PgError> {
-        let is_online = |shard: &Arc<Shard>| shard.is_home || shard.state.is_ready();
-        Ok(self.shards_home_first()?.into_iter().filter(is_online).map(|shard| shard.id).collect())
-    }
+/// The home shard first.
+fn shards_with_copies(session: &Session) -> Result<Vec<ShardId>, PgError> {
+    let is_online = |shard: &Arc<Shard>| shard.is_home || shard.state.is_ready();
+    Ok(every_shard::shards_home_first(session)?.into_iter().filter(is_online).map(|shard| shard.id).collect())
+}
 
-    fn rows_as(&self, kind: StageKind, answer: &Answer) -> Result<String, PgError> {
-        let stage = Stage { start: 0, end: 0, query: String::new(), kind };
-        Ok(stage.constant(answer, &self.context.catalog)?.unwrap_or_default())
-    }
+fn rows_as(session: &Session, kind: StageKind, answer: &Answer) -> Result<String, PgError> {
+    let stage = Stage { start: 0, end: 0, query: String::new(), kind };
+    Ok(stage.constant(answer, &session.context.catalog)?.unwrap_or_default())
 }
 
 /// DELETE does not need the right to lock.

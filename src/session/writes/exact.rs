@@ -4,64 +4,62 @@ use crate::error::PgError;
 use crate::session::Session;
 use crate::sql::rewrite::staging::AnswerColumn;
 
-impl Session {
-    /// Values travel as text under the client's own settings.
-    pub(in crate::session) fn check_text_is_exact(&self) -> Result<(), PgError> {
-        let is_utf8 = self.effective("client_encoding").is_none_or(|name| {
-            let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect();
-            matches!(name.as_str(), "utf8" | "unicode" | "sqlascii")
-        });
-        let has_nulls = self.effective("array_nulls").is_none_or(|value| matches!(value, "on" | "true" | "1" | "yes"));
-        if is_utf8 && has_nulls {
-            return Ok(());
-        }
-        Err(not_exact(if is_utf8 { "array_nulls" } else { "client_encoding" }))
+/// Values travel as text under the client's own settings.
+pub(in crate::session) fn check_text_is_exact(session: &Session) -> Result<(), PgError> {
+    let is_utf8 = session.effective("client_encoding").is_none_or(|name| {
+        let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect();
+        matches!(name.as_str(), "utf8" | "unicode" | "sqlascii")
+    });
+    let has_nulls = session.effective("array_nulls").is_none_or(|value| matches!(value, "on" | "true" | "1" | "yes"));
+    if is_utf8 && has_nulls {
+        return Ok(());
     }
+    Err(not_exact(if is_utf8 { "array_nulls" } else { "client_encoding" }))
+}
 
-    /// Values of these columns may be written as constants.
-    pub(in crate::session) fn check_types_are_exact(&self, columns: &[AnswerColumn]) -> Result<(), PgError> {
-        let base = |oid: u32| match self.context.catalog.types.get(&oid) {
-            Some(found) if found.base != 0 => found.base,
-            Some(_) | None => oid,
-        };
-        for column in columns {
-            let type_oid = base(column.type_oid);
-            if OF_ONE_SERVER.contains(&type_oid) {
-                return Err(PgError::unsupported(
-                    "a sub-select of this type is not supported across shards",
-                    format!("Column \"{}\" means something on one server only.", column.name),
-                    "Select a key of the rows instead.",
-                ));
-            }
-            if XML.contains(&type_oid) {
-                return Err(PgError::unsupported(
-                    "a sub-select of this type is not supported across shards",
-                    format!("Column \"{}\" is xml, whose declaration is not part of its text.", column.name),
-                    "Cast the column to text in the sub-select.",
-                ));
-            }
-            self.check_style_of(type_oid)?;
+/// Values of these columns may be written as constants.
+pub(in crate::session) fn check_types_are_exact(session: &Session, columns: &[AnswerColumn]) -> Result<(), PgError> {
+    let base = |oid: u32| match session.context.catalog.types.get(&oid) {
+        Some(found) if found.base != 0 => found.base,
+        Some(_) | None => oid,
+    };
+    for column in columns {
+        let type_oid = base(column.type_oid);
+        if OF_ONE_SERVER.contains(&type_oid) {
+            return Err(PgError::unsupported(
+                "a sub-select of this type is not supported across shards",
+                format!("Column \"{}\" means something on one server only.", column.name),
+                "Select a key of the rows instead.",
+            ));
         }
-        Ok(())
+        if XML.contains(&type_oid) {
+            return Err(PgError::unsupported(
+                "a sub-select of this type is not supported across shards",
+                format!("Column \"{}\" is xml, whose declaration is not part of its text.", column.name),
+                "Cast the column to text in the sub-select.",
+            ));
+        }
+        check_style_of(session, type_oid)?;
     }
+    Ok(())
+}
 
-    /// Values of the type are printed so that they are read as the same.
-    pub(in crate::session) fn check_style_of(&self, type_oid: u32) -> Result<(), PgError> {
-        if EXACT_ALWAYS.contains(&type_oid) { Ok(()) } else { self.check_styles() }
-    }
+/// Values of the type are printed so that they are read as the same.
+pub(in crate::session) fn check_style_of(session: &Session, type_oid: u32) -> Result<(), PgError> {
+    if EXACT_ALWAYS.contains(&type_oid) { Ok(()) } else { check_styles(session) }
+}
 
-    /// Settings that say how floats, dates and times are printed. Intervals are read back under the style that printed them.
-    fn check_styles(&self) -> Result<(), PgError> {
-        let digits = self.effective("extra_float_digits");
-        if digits.is_some_and(|digits| !digits.trim().parse().is_ok_and(|digits: i32| digits >= 1)) {
-            return Err(not_exact("extra_float_digits"));
-        }
-        let date_style = self.reported.iter().find(|(known, _)| known.eq_ignore_ascii_case("DateStyle"));
-        if date_style.is_some_and(|(_, value)| !value.to_ascii_lowercase().starts_with("iso")) {
-            return Err(not_exact("DateStyle"));
-        }
-        Ok(())
+/// Settings that say how floats, dates and times are printed. Intervals are read back under the style that printed them.
+fn check_styles(session: &Session) -> Result<(), PgError> {
+    let digits = session.effective("extra_float_digits");
+    if digits.is_some_and(|digits| !digits.trim().parse().is_ok_and(|digits: i32| digits >= 1)) {
+        return Err(not_exact("extra_float_digits"));
     }
+    let date_style = session.reported.iter().find(|(known, _)| known.eq_ignore_ascii_case("DateStyle"));
+    if date_style.is_some_and(|(_, value)| !value.to_ascii_lowercase().starts_with("iso")) {
+        return Err(not_exact("DateStyle"));
+    }
+    Ok(())
 }
 
 fn not_exact(setting: &str) -> PgError {

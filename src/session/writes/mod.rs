@@ -2,7 +2,7 @@
 
 pub(super) mod batches;
 pub(super) mod chosen;
-mod exact;
+pub(super) mod exact;
 pub(super) mod left_out;
 pub(super) mod merging;
 pub(super) mod moved;

@@ -7,8 +7,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::staged::{Asked, sqlstate};
+use super::{exact, staged, staged_with};
 use crate::error::{PgError, SqlState};
+use crate::session::commands::permitted;
 use crate::session::protocol::statement::Statement;
+use crate::session::reads::scatter;
 use crate::session::{Failure, Session};
 use crate::shard_key::oid;
 use crate::sql::analysis::Analysis;
@@ -16,121 +19,119 @@ use crate::sql::rewrite::moving::{Item, Moving, moving};
 use crate::sql::rewrite::staging::{Answer, AnswerColumn};
 use crate::wire::{self, originate};
 
-impl Session {
-    /// Runs a statement of the simple protocol. Ends the transaction that it begins.
-    pub(in crate::session) async fn move_rows_of_text(
-        &mut self,
-        moving: &Moving,
-        statement: &Analysis,
-        text: &str,
-    ) -> Result<(), Failure> {
-        let rows = self.described_rows(statement, text).await?;
-        let begins_here = !self.transaction.is_open();
-        if begins_here {
-            self.begin_one_statement();
-        }
-        let run =
-            match Box::pin(self.move_rows(moving, (statement.alone(text), &moving.delete), &Asked::Text { rows: rows.as_ref() }))
-                .await
-            {
-                Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, statement, text).await),
-                run => run,
-            };
-        let tag = self.end_one_statement(begins_here, run).await?;
-        originate::command_complete(&mut self.client.output, &tag);
-        Ok(())
+/// Runs a statement of the simple protocol. Ends the transaction that it begins.
+pub(in crate::session) async fn move_rows_of_text(
+    session: &mut Session,
+    moving: &Moving,
+    statement: &Analysis,
+    text: &str,
+) -> Result<(), Failure> {
+    let rows = staged::described_rows(session, statement, text).await?;
+    let begins_here = !session.transaction.is_open();
+    if begins_here {
+        session.begin_one_statement();
     }
-
-    /// Execute of a portal; the transaction is open. Returns the tag.
-    pub(in crate::session) async fn move_rows_of_bound(
-        &mut self,
-        moving: &Moving,
-        statement: &Arc<Statement>,
-        bind: &wire::Bind<'_>,
-    ) -> Result<String, Failure> {
-        let description = self.describe(statement).await?;
-        let asked = Asked::Bound { bind, description: &description };
-        let delete = self.with_values_of(&asked, &[moving.delete.as_str()]).await?.concat();
-        let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement moved"))?;
-        match Box::pin(self.move_rows(moving, (analysis.alone(statement.text()), &delete), &asked)).await {
-            Err(Failure::Shard(frame)) => Err(self.told_of_the_text(frame, analysis, statement.text()).await),
+    let run =
+        match Box::pin(move_rows(session, moving, (statement.alone(text), &moving.delete), &Asked::Text { rows: rows.as_ref() }))
+            .await
+        {
+            Err(Failure::Shard(frame)) => Err(scatter::told_of_the_text(session, frame, statement, text).await),
             run => run,
-        }
-    }
+        };
+    let tag = session.end_one_statement(begins_here, run).await?;
+    originate::command_complete(&mut session.client.output, &tag);
+    Ok(())
+}
 
-    /// An UPDATE whose queries are constants now, if it moves rows. Returns the tag.
-    pub(in crate::session) async fn move_staged(
-        &mut self,
-        text: &str,
-        asked: &Asked<'_>,
-        begins: bool,
-    ) -> Result<Option<String>, Failure> {
-        let Some(moving) = moving(text, &self.context)? else { return Ok(None) };
-        let delete = self.with_values_of(asked, &[moving.delete.as_str()]).await?.concat();
-        if begins {
-            self.begin_one_statement();
-        }
-        Box::pin(self.delete_and_insert(&moving, (text, &delete), asked)).await.map(Some)
+/// Execute of a portal; the transaction is open. Returns the tag.
+pub(in crate::session) async fn move_rows_of_bound(
+    session: &mut Session,
+    moving: &Moving,
+    statement: &Arc<Statement>,
+    bind: &wire::Bind<'_>,
+) -> Result<String, Failure> {
+    let description = session.describe(statement).await?;
+    let asked = Asked::Bound { bind, description: &description };
+    let delete = staged::with_values_of(session, &asked, &[moving.delete.as_str()]).await?.concat();
+    let analysis = statement.analysis().ok_or_else(|| PgError::internal("empty statement moved"))?;
+    match Box::pin(move_rows(session, moving, (analysis.alone(statement.text()), &delete), &asked)).await {
+        Err(Failure::Shard(frame)) => Err(scatter::told_of_the_text(session, frame, analysis, statement.text()).await),
+        run => run,
     }
+}
 
-    async fn move_rows(&mut self, moving: &Moving, texts: (&str, &str), asked: &Asked<'_>) -> Result<String, Failure> {
-        self.check_not_read_only(texts.0)?;
-        self.check_text_is_exact()?;
-        self.staging.is_under_way = true;
-        self.staging.planned_by = None;
-        let moved = Box::pin(self.delete_and_insert(moving, texts, asked)).await;
-        self.staging.is_under_way = false;
-        moved
+/// An UPDATE whose queries are constants now, if it moves rows. Returns the tag.
+pub(in crate::session) async fn move_staged(
+    session: &mut Session,
+    text: &str,
+    asked: &Asked<'_>,
+    begins: bool,
+) -> Result<Option<String>, Failure> {
+    let Some(moving) = moving(text, &session.context)? else { return Ok(None) };
+    let delete = staged::with_values_of(session, asked, &[moving.delete.as_str()]).await?.concat();
+    if begins {
+        session.begin_one_statement();
     }
+    Box::pin(delete_and_insert(session, &moving, (text, &delete), asked)).await.map(Some)
+}
 
-    /// `update`: the statement, which needs rights of its own. `delete`: with the values of parameters.
-    pub(in crate::session) async fn delete_and_insert(
-        &mut self,
-        moving: &Moving,
-        (update, delete): (&str, &str),
-        asked: &Asked<'_>,
-    ) -> Result<String, Failure> {
-        self.check_privileges(update, asked).await?;
-        let from = self.find_write(delete, &Asked::Own).await?.writing;
-        if from.shards().len() > 1 {
-            self.check_commit_support(from.shards()).await?;
-        }
-        let kept = self.divert();
-        let run = self.write_text_of(&from, delete, &Asked::Own).await.map(drop);
-        let mut answer = self.diverted(kept, run).map_err(told_of_the_move)?;
-        let count = answer.rows.len();
-        if count == 0 {
-            self.put_description(asked.rows())?;
-            return Ok("UPDATE 0".to_owned());
-        }
-        self.check_types_are_exact(&answer.columns)?;
-        check_keys(moving, &answer)?;
-        let apart = answer.split_off(moving.column_count + moving.key.len());
-        answer.split_off(moving.column_count);
-        let values = answer.inserted(&self.context.catalog)?;
-        let mut insert = format!("{}{values}{}", moving.insert, moving.returning);
-        let is_whole = moving.returned.is_empty();
-        if !is_whole {
-            insert = self.with_values_of(asked, &[insert.as_str()]).await?.concat();
-        }
-        let asked_here = if is_whole { asked } else { &Asked::Own };
-        let to = self.find_write(&insert, asked_here).await?.writing;
-        let mut shards = from.shards().to_vec();
-        shards.extend(to.shards().iter().filter(|shard| !from.shards().contains(shard)));
-        if shards.len() > 1 {
-            self.check_commit_support(&shards).await?;
-        }
-        if is_whole {
-            self.write_text_of(&to, &insert, asked).await.map_err(told_of_the_move)?;
-            return Ok(format!("UPDATE {count}"));
-        }
-        let kept = self.divert();
-        let run = self.write_text_of(&to, &insert, &Asked::Own).await.map(drop);
-        let own = self.diverted(kept, run).map_err(told_of_the_move)?;
-        let returned = returned(moving, own, apart)?;
-        self.show(&returned, asked).await?;
-        Ok(format!("UPDATE {count}"))
+async fn move_rows(session: &mut Session, moving: &Moving, texts: (&str, &str), asked: &Asked<'_>) -> Result<String, Failure> {
+    permitted::check_not_read_only(session, texts.0)?;
+    exact::check_text_is_exact(session)?;
+    session.staging.is_under_way = true;
+    session.staging.planned_by = None;
+    let moved = Box::pin(delete_and_insert(session, moving, texts, asked)).await;
+    session.staging.is_under_way = false;
+    moved
+}
+
+/// `update`: the statement, which needs rights of its own. `delete`: with the values of parameters.
+pub(in crate::session) async fn delete_and_insert(
+    session: &mut Session,
+    moving: &Moving,
+    (update, delete): (&str, &str),
+    asked: &Asked<'_>,
+) -> Result<String, Failure> {
+    permitted::check_privileges(session, update, asked).await?;
+    let from = staged::find_write(session, delete, &Asked::Own).await?.writing;
+    if from.shards().len() > 1 {
+        session.check_commit_support(from.shards()).await?;
     }
+    let kept = session.divert();
+    let run = staged::write_text_of(session, &from, delete, &Asked::Own).await.map(drop);
+    let mut answer = session.diverted(kept, run).map_err(told_of_the_move)?;
+    let count = answer.rows.len();
+    if count == 0 {
+        staged::put_description(session, asked.rows())?;
+        return Ok("UPDATE 0".to_owned());
+    }
+    exact::check_types_are_exact(session, &answer.columns)?;
+    check_keys(moving, &answer)?;
+    let apart = answer.split_off(moving.column_count + moving.key.len());
+    answer.split_off(moving.column_count);
+    let values = answer.inserted(&session.context.catalog)?;
+    let mut insert = format!("{}{values}{}", moving.insert, moving.returning);
+    let is_whole = moving.returned.is_empty();
+    if !is_whole {
+        insert = staged::with_values_of(session, asked, &[insert.as_str()]).await?.concat();
+    }
+    let asked_here = if is_whole { asked } else { &Asked::Own };
+    let to = staged::find_write(session, &insert, asked_here).await?.writing;
+    let mut shards = from.shards().to_vec();
+    shards.extend(to.shards().iter().filter(|shard| !from.shards().contains(shard)));
+    if shards.len() > 1 {
+        session.check_commit_support(&shards).await?;
+    }
+    if is_whole {
+        staged::write_text_of(session, &to, &insert, asked).await.map_err(told_of_the_move)?;
+        return Ok(format!("UPDATE {count}"));
+    }
+    let kept = session.divert();
+    let run = staged::write_text_of(session, &to, &insert, &Asked::Own).await.map(drop);
+    let own = session.diverted(kept, run).map_err(told_of_the_move)?;
+    let returned = returned(moving, own, apart)?;
+    staged_with::show(session, &returned, asked).await?;
+    Ok(format!("UPDATE {count}"))
 }
 
 /// An UPDATE asks for less: that the user may run it has been seen before.

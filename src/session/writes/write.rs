@@ -21,13 +21,16 @@ use bytes::Bytes;
 
 use super::staged::Staging;
 use super::unsettled::Difference;
+use super::{moved, staged, unsettled};
 use crate::backend::{Connection, ConnectionError, NestedValues, ShardText, StatementName};
 use crate::error::{PgError, SqlState};
 use crate::execute::{AskedBy, FAILURE_PATIENCE, STOP_AFTER, first_failure};
 use crate::routing::Reach;
+use crate::session::copy::copy_rows;
 use crate::session::protocol::describe::Description;
 use crate::session::protocol::statement::Statement;
 use crate::session::protocol::told::changed;
+use crate::session::reads::scatter;
 use crate::session::reads::scatter::{failure_of_covered, with_shard_named};
 use crate::session::route::{aside, is_read_here};
 use crate::session::{Failure, Session};
@@ -176,396 +179,413 @@ impl Shown {
     }
 }
 
-impl Session {
-    /// In the simple protocol.
-    pub(in crate::session) async fn write_text(
-        &mut self,
-        writing: &Writing,
-        statement: &Analysis,
-        text: &str,
-    ) -> Result<(), Failure> {
-        if let WritingKind::Staged(staging) = &writing.kind {
-            return Box::pin(self.write_staged_text(staging, statement, text)).await;
+/// In the simple protocol.
+pub(in crate::session) async fn write_text(
+    session: &mut Session,
+    writing: &Writing,
+    statement: &Analysis,
+    text: &str,
+) -> Result<(), Failure> {
+    if let WritingKind::Staged(staging) = &writing.kind {
+        return Box::pin(staged::write_staged_text(session, staging, statement, text)).await;
+    }
+    if let WritingKind::Moved(moving) = &writing.kind {
+        return Box::pin(moved::move_rows_of_text(session, moving, statement, text)).await;
+    }
+    check_several(session, writing).await?;
+    // Positions in errors are those of the client's text.
+    let alone = in_its_place(text, statement.start, statement.alone(text));
+    let columns = Box::pin(columns_of_views_written(session, writing, &alone)).await?;
+    let begins_here = !session.transaction.is_open();
+    let is_alone = begins_here && !session.has_pipeline();
+    if begins_here {
+        session.begin_one_statement();
+    }
+    let written = match &writing.kind {
+        WritingKind::Parts | WritingKind::Copies | WritingKind::LockedCopies(_) | WritingKind::Locks => {
+            let request = match &columns {
+                Some(columns) => Request::QueryOfViews { text: &alone, columns },
+                None => Request::Query(&alone),
+            };
+            unsettled::write_settled(session, &statement.command, writing, &request, Shown::DescribedRows, is_alone).await
         }
-        if let WritingKind::Moved(moving) = &writing.kind {
-            return Box::pin(self.move_rows_of_text(moving, statement, text)).await;
+        WritingKind::Streamed { copy, group } => Box::pin(copy_rows::copy_rows(session, copy, *group, writing, &alone)).await,
+        WritingKind::Staged(_) | WritingKind::Moved(_) => Err(PgError::internal("a write that is run by itself").into()),
+        WritingKind::Rows(shard_of_row) => match texts_of_rows(&alone, writing.shards().len(), shard_of_row).await {
+            Ok(texts) => write_on(session, writing, &Request::Queries(&texts), Shown::DescribedKeptRows).await,
+            Err(error) => Err(error.into()),
+        },
+    };
+    let written = session.end_one_statement(begins_here, written).await;
+    // Positions in a shard's rows are not those of the client's text.
+    let written = match written {
+        Err(Failure::Shard(frame)) if matches!(writing.kind, WritingKind::Rows(_)) => {
+            Err(scatter::told_of_the_text(session, frame, statement, text).await)
         }
-        self.check_several(writing).await?;
-        // Positions in errors are those of the client's text.
-        let alone = in_its_place(text, statement.start, statement.alone(text));
-        let columns = Box::pin(self.columns_of_views_written(writing, &alone)).await?;
-        let begins_here = !self.transaction.is_open();
-        let is_alone = begins_here && !self.has_pipeline();
-        if begins_here {
-            self.begin_one_statement();
+        written => written,
+    };
+    // The client hears of success when it is one.
+    originate::command_complete(&mut session.client.output, &written?);
+    Ok(())
+}
+
+/// Can what is written be committed on all of them?
+async fn check_several(session: &mut Session, writing: &Writing) -> Result<(), Failure> {
+    match writing.kind {
+        WritingKind::Locks => Ok(()),
+        _ if writing.shards().len() == 1 => Ok(()),
+        _ => session.check_commit_support(writing.shards()).await,
+    }
+}
+
+/// Execute of a portal that writes on several shards.
+pub(in crate::session) async fn write_bound(
+    session: &mut Session,
+    statement: &Arc<Statement>,
+    bind: &Bytes,
+    writing: &Writing,
+) -> Result<(), Failure> {
+    let bind = wire::bind(bind)?;
+    let description = session.describe(statement).await?;
+    session.check_parameters(&bind, &description.parameter_types)?;
+    check_several(session, writing).await?;
+    let is_alone = !session.transaction.is_open() && !session.has_pipeline();
+    if !session.transaction.is_open() {
+        session.begin_for_pipeline();
+    }
+    let types = &description.parameter_types;
+    let typed = match writing.reach.as_ref().filter(|reach| reach.proof().is_none()) {
+        Some(reach) => session.fragment_of_text(statement, statement.text().to_owned(), types, reach)?,
+        None => session.made_of(statement, statement.key.text.clone(), types.clone().into()),
+    };
+    let tag = match &writing.kind {
+        WritingKind::Parts | WritingKind::Copies | WritingKind::LockedCopies(_) | WritingKind::Locks => {
+            let request = Request::Bound { statement: &typed, bind: &bind, description: &description };
+            match statement.analysis() {
+                Some(analysis) => {
+                    unsettled::write_settled(session, &analysis.command, writing, &request, Shown::Rows, is_alone).await?
+                }
+                None => return Err(PgError::internal("an empty statement writes").into()),
+            }
         }
-        let written = match &writing.kind {
-            WritingKind::Parts | WritingKind::Copies | WritingKind::LockedCopies(_) | WritingKind::Locks => {
-                let request = match &columns {
-                    Some(columns) => Request::QueryOfViews { text: &alone, columns },
-                    None => Request::Query(&alone),
+        WritingKind::Streamed { copy, group } => {
+            Box::pin(copy_rows::copy_rows(session, copy, *group, writing, statement.text())).await?
+        }
+        WritingKind::Staged(staging) => Box::pin(staged::write_staged_bound(session, staging, statement, &bind)).await?,
+        WritingKind::Moved(moving) => Box::pin(moved::move_rows_of_bound(session, moving, statement, &bind)).await?,
+        WritingKind::Rows(shard_of_row) => {
+            let texts = texts_of_rows(statement.text(), writing.shards().len(), shard_of_row).await?;
+            let request = Request::Rows { texts: &texts, bind: &bind, description: &description };
+            write_on(session, writing, &request, Shown::KeptRows).await?
+        }
+    };
+    originate::command_complete(&mut session.client.output, &tag);
+    Ok(())
+}
+
+/// Returns the tag for the client.
+pub(in crate::session) async fn write_on(
+    session: &mut Session,
+    writing: &Writing,
+    request: &Request<'_>,
+    shown: Shown,
+) -> Result<String, Failure> {
+    let reach = writing.reach.as_ref().ok_or_else(|| PgError::internal("a write without shards"))?;
+    for shard in reach.shards() {
+        let index = session.join(*shard).await?;
+        session.sync(index).await?;
+        if let Some(participant) = session.transaction.on_mut(*shard) {
+            participant.has_written |= writing.kind != WritingKind::Locks;
+            participant.has_locked |= writing.kind == WritingKind::Locks;
+        }
+    }
+    session.transaction.is_everywhere |= matches!(writing.kind, WritingKind::Copies | WritingKind::LockedCopies(_));
+    match &writing.kind {
+        WritingKind::Parts => {
+            let parts = write_and_read(session, reach, reach.shards(), request, shown).await?;
+            sum_of_tags(parts.iter().map(|part| part.tag.as_str()))
+        }
+        WritingKind::Streamed { .. } | WritingKind::Staged(_) | WritingKind::Moved(_) => {
+            Err(PgError::internal("a write that is run by itself").into())
+        }
+        WritingKind::Rows(shard_of_row) => {
+            let parts = write_and_read(session, reach, reach.shards(), request, shown).await?;
+            let tag = sum_of_tags(parts.iter().map(|part| part.tag.as_str()))?;
+            let may_leave_out = match request {
+                Request::Queries(texts) | Request::Rows { texts, .. } => texts.iter().any(|text| has_on_conflict(text)),
+                Request::Query(_) | Request::QueryOfViews { .. } | Request::Bound { .. } => false,
+            };
+            for row in in_order(parts, shard_of_row, may_leave_out)? {
+                session.client.output.extend_from_slice(&row);
+            }
+            Ok(tag)
+        }
+        WritingKind::Locks => {
+            // Whoever else locks them waits on the first shard, and not crosswise.
+            let mut tag = String::new();
+            for (place, shard) in reach.shards().iter().enumerate() {
+                let shown = if place == 0 { shown } else { Shown::Nothing };
+                let parts = write_and_read(session, reach, std::slice::from_ref(shard), request, shown).await?;
+                tag = parts.into_iter().next().unwrap_or_default().tag;
+            }
+            Ok(tag)
+        }
+        WritingKind::LockedCopies(lock) => {
+            Box::pin(unsettled::lock_copies(session, lock, writing.shards())).await?;
+            write_copies(session, reach, request, shown).await
+        }
+        WritingKind::Copies => write_copies(session, reach, request, shown).await,
+    }
+}
+
+/// Of RETURNING, see [`scatter::columns_of_views`].
+async fn columns_of_views_written(
+    session: &mut Session,
+    writing: &Writing,
+    alone: &str,
+) -> Result<Option<Vec<FieldDescription>>, Failure> {
+    match (&writing.kind, &writing.reach) {
+        (WritingKind::Parts, Some(reach)) if reach.map().has_residues() => {
+            let covered = cover(alone.to_owned(), &session.context, reach.map())?;
+            scatter::columns_of_views(session, &covered, alone).await
+        }
+        _ => Ok(None),
+    }
+}
+
+/// A query of constants, on one shard. Returns its tag.
+pub(in crate::session) async fn read_on(
+    session: &mut Session,
+    reach: &Reach,
+    request: &Request<'_>,
+    shown: Shown,
+) -> Result<String, Failure> {
+    let shard = reach.single().ok_or_else(|| PgError::internal("several shards as one"))?;
+    let index = session.join(shard).await?;
+    session.sync(index).await?;
+    let parts = write_and_read(session, reach, reach.shards(), request, shown).await?;
+    Ok(parts.into_iter().next().unwrap_or_default().tag)
+}
+
+async fn write_copies(session: &mut Session, reach: &Reach, request: &Request<'_>, shown: Shown) -> Result<String, Failure> {
+    let (home, others) = reach.shards().split_first().ok_or_else(|| PgError::internal("no shard to write on"))?;
+    let held = match shown {
+        Shown::Rows => Shown::HeldRows,
+        Shown::DescribedRows => Shown::DescribedHeldRows,
+        shown => shown,
+    };
+    let first = write_and_read(session, reach, std::slice::from_ref(home), request, held).await?;
+    let rest = write_and_read(session, reach, others, request, Shown::Nothing).await?;
+    let home = first.into_iter().next().unwrap_or_default().tag;
+    match rest.into_iter().zip(others).find(|(other, _)| other.tag != home) {
+        None => Ok(home),
+        Some((other, shard)) => {
+            let difference = Difference { home, other: other.tag, shard: *shard };
+            Err(Box::pin(unsettled::differing(session, difference, request.text())).await)
+        }
+    }
+}
+
+/// Sends the request to these shards at once and reads all answers to their end.
+async fn write_and_read(
+    session: &mut Session,
+    reach: &Reach,
+    shards: &[ShardId],
+    request: &Request<'_>,
+    shown: Shown,
+) -> Result<Vec<Part>, Failure> {
+    let prepared_max = session.gateway.prepared_max();
+    let context = Arc::clone(&session.context);
+    // Whatever may fail comes before the first shard is asked.
+    let texts = request.shard_texts(reach, &context)?;
+    for (place, shard) in shards.iter().enumerate() {
+        let Some(text) = texts.get(place).or(texts.first()) else { continue };
+        let Some(index) = session.transaction.index_of(*shard) else { continue };
+        let Some(participant) = session.transaction.participants_mut().get_mut(index) else { continue };
+        let connection = &mut *participant.connection;
+        put_request(connection, request, text, prepared_max);
+        session.cancel.started(&participant.connection);
+        participant.connection.send().await;
+    }
+    let mut parts = Vec::with_capacity(shards.len());
+    let (mut failure, mut is_over, mut kept_bytes) = (None, false, 0);
+    let failing = Box::pin(first_failing(session, shards)).await;
+    let in_turn = (0..shards.len()).filter(|place| Some(*place) != failing);
+    for place in failing.into_iter().chain(in_turn) {
+        let Some(shard) = shards.get(place) else { continue };
+        let shown = match (&failure, place, shown) {
+            (None, 1.., Shown::DescribedRows) => Shown::Rows,
+            (None, 1.., Shown::DescribedKeptRows) => Shown::KeptRows,
+            (None, _, shown) => shown,
+            (Some(_), _, _) => Shown::Nothing,
+        };
+        let part = match is_over {
+            true => Box::pin(read_stopped_part(session, *shard, request)).await,
+            false => read_part(session, *shard, shown, request, kept_bytes).await,
+        };
+        // What has only changed is asked again, in the same transaction.
+        is_over |= !matches!(part, Ok(Part { error: None, .. }));
+        match part {
+            Ok(Part { has_changed: true, .. }) => failure = failure.or(Some(changed().into())),
+            Ok(Part { error: None, has_too_much: true, .. }) => {
+                failure = failure.or(Some(too_many_rows(returned_bytes_max(session)).into()));
+            }
+            Ok(part @ Part { error: None, .. }) => {
+                kept_bytes = part.kept_bytes;
+                parts.push(part);
+            }
+            Ok(Part { error: Some(body), .. }) => {
+                if let (Request::Bound { statement, .. }, Some(index)) = (request, session.transaction.index_of(*shard))
+                    && let Some(participant) = session.transaction.participants_mut().get_mut(index)
+                {
+                    participant.connection.prepared.doubt(statement.id);
+                }
+                let name = session.gateway.shard(*shard)?.name.clone();
+                failure.get_or_insert_with(|| {
+                    let frame = with_shard_named(&crate::session::protocol::describe::error_frame(&body), &name);
+                    let text = texts.get(place).or(texts.first());
+                    failure_of_covered(frame, text.and_then(ShardText::covering))
+                });
+            }
+            Err(Failure::End(end)) => return Err(end.into()),
+            // The others are read to their end, so that they stay usable.
+            Err(lost) => failure = Some(lost),
+        }
+    }
+    failure.map_or(Ok(parts), Err)
+}
+
+/// Of rows that are kept for their order.
+fn returned_bytes_max(session: &Session) -> usize {
+    usize::try_from(session.gateway.config.cross_shard.row_bytes_max).unwrap_or(usize::MAX)
+}
+
+/// The place of the shard whose error is told first.
+async fn first_failing(session: &mut Session, shards: &[ShardId]) -> Option<usize> {
+    if shards.len() < 2 {
+        return None;
+    }
+    let place = |shard: ShardId| shards.iter().position(|known| *known == shard);
+    let asked = session.transaction.on_all(shards).map(|participant| (participant.shard, &mut *participant.connection));
+    let mut asked: Vec<(ShardId, &mut Connection)> = asked.map(|(shard, connection)| (shard, &mut *connection)).collect();
+    asked.sort_by_key(|(shard, _)| place(*shard));
+    let (asked, connections): (Vec<ShardId>, Vec<&mut Connection>) = asked.into_iter().unzip();
+    let failing = first_failure(connections, AskedBy::Other, FAILURE_PATIENCE).await.and_then(|place| asked.get(place).copied());
+    failing.and_then(place)
+}
+
+/// Values of RETURNING that name types.
+fn nested_values(session: &Session, shard: ShardId, request: &Request<'_>) -> NestedValues {
+    let (bind, description) = match request {
+        Request::Bound { bind, description, .. } | Request::Rows { bind, description, .. } => (bind, description),
+        Request::Query(_) | Request::QueryOfViews { .. } | Request::Queries(_) => return NestedValues::default(),
+    };
+    let participant = session.transaction.on(shard);
+    match (participant, &description.rows) {
+        (Some(participant), Some(rows)) => participant.connection.oids.nested_columns(rows, bind),
+        (Some(_) | None, _) => NestedValues::default(),
+    }
+}
+
+/// What another shard has refused is over: this one is told so, and read to its end so that it stays usable.
+async fn read_stopped_part(session: &mut Session, shard: ShardId, request: &Request<'_>) -> Result<Part, Failure> {
+    let mut part = Part::default();
+    let read = tokio::time::timeout(STOP_AFTER, read_into(session, &mut part, shard, Shown::Nothing, request)).await;
+    if let Ok(read) = read {
+        return read.map(|()| part);
+    }
+    if let Some(participant) = session.transaction.on_mut(shard) {
+        participant.connection.stop().await;
+    }
+    read_into(session, &mut part, shard, Shown::Nothing, request).await.map(|()| part)
+}
+
+/// One shard's answer up to ReadyForQuery. A client that does not read holds the shard back.
+/// `kept_bytes`: of rows that other shards have given.
+async fn read_part(
+    session: &mut Session,
+    shard: ShardId,
+    shown: Shown,
+    request: &Request<'_>,
+    kept_bytes: usize,
+) -> Result<Part, Failure> {
+    let mut part = Part { kept_bytes, ..Part::default() };
+    read_into(session, &mut part, shard, shown, request).await.map(|()| part)
+}
+
+/// The same, given up or not: what has come is in `part`, and more may follow. Where nothing is shown.
+async fn read_into(
+    session: &mut Session,
+    part: &mut Part,
+    shard: ShardId,
+    mut shown: Shown,
+    request: &Request<'_>,
+) -> Result<(), Failure> {
+    let nested = nested_values(session, shard, request);
+    loop {
+        let Some(index) = session.transaction.index_of(shard) else { return Err(PgError::internal("participant is gone").into()) };
+        let participant = session.transaction.at(index)?;
+        let (tag, body) = match participant.connection.next_frame().await {
+            Ok(frame) => frame,
+            Err(error) => return Err(session.participant_lost(index, &error)),
+        };
+        match tag {
+            shard_tag::DATA_ROW if shown != Shown::Nothing => {
+                let row = participant.connection.oids.row_at_home(&nested, body);
+                let row = crate::session::protocol::describe::frame(tag, &row);
+                if matches!(shown, Shown::KeptRows | Shown::DescribedKeptRows) {
+                    part.kept_bytes += row.len();
+                    part.has_too_much = part.kept_bytes > returned_bytes_max(session);
+                    match part.has_too_much {
+                        true => (shown, part.rows) = (Shown::Nothing, Vec::new()),
+                        false => part.rows.push(row),
+                    }
+                    continue;
+                }
+                session.client.output.extend_from_slice(&row);
+                let room = if shown.is_held() { HELD_BYTES_MAX } else { OUTPUT_BYTES };
+                if session.client.output.len() >= room {
+                    session.client.flush().await?;
+                }
+            }
+            shard_tag::ROW_DESCRIPTION => {
+                let mut columns = match wire::row_description(&body) {
+                    Ok(columns) => columns,
+                    Err(error) => return Err(session.participant_lost(index, &error.into())),
                 };
-                self.write_settled(&statement.command, writing, &request, Shown::DescribedRows, is_alone).await
-            }
-            WritingKind::Streamed { copy, group } => Box::pin(self.copy_rows(copy, *group, writing, &alone)).await,
-            WritingKind::Staged(_) | WritingKind::Moved(_) => Err(PgError::internal("a write that is run by itself").into()),
-            WritingKind::Rows(shard_of_row) => match texts_of_rows(&alone, writing.shards().len(), shard_of_row).await {
-                Ok(texts) => self.write_on(writing, &Request::Queries(&texts), Shown::DescribedKeptRows).await,
-                Err(error) => Err(error.into()),
-            },
-        };
-        let written = self.end_one_statement(begins_here, written).await;
-        // Positions in a shard's rows are not those of the client's text.
-        let written = match written {
-            Err(Failure::Shard(frame)) if matches!(writing.kind, WritingKind::Rows(_)) => {
-                Err(self.told_of_the_text(frame, statement, text).await)
-            }
-            written => written,
-        };
-        // The client hears of success when it is one.
-        originate::command_complete(&mut self.client.output, &written?);
-        Ok(())
-    }
-
-    /// Can what is written be committed on all of them?
-    async fn check_several(&mut self, writing: &Writing) -> Result<(), Failure> {
-        match writing.kind {
-            WritingKind::Locks => Ok(()),
-            _ if writing.shards().len() == 1 => Ok(()),
-            _ => self.check_commit_support(writing.shards()).await,
-        }
-    }
-
-    /// Execute of a portal that writes on several shards.
-    pub(in crate::session) async fn write_bound(
-        &mut self,
-        statement: &Arc<Statement>,
-        bind: &Bytes,
-        writing: &Writing,
-    ) -> Result<(), Failure> {
-        let bind = wire::bind(bind)?;
-        let description = self.describe(statement).await?;
-        self.check_parameters(&bind, &description.parameter_types)?;
-        self.check_several(writing).await?;
-        let is_alone = !self.transaction.is_open() && !self.has_pipeline();
-        if !self.transaction.is_open() {
-            self.begin_for_pipeline();
-        }
-        let types = &description.parameter_types;
-        let typed = match writing.reach.as_ref().filter(|reach| reach.proof().is_none()) {
-            Some(reach) => self.fragment_of_text(statement, statement.text().to_owned(), types, reach)?,
-            None => self.made_of(statement, statement.key.text.clone(), types.clone().into()),
-        };
-        let tag = match &writing.kind {
-            WritingKind::Parts | WritingKind::Copies | WritingKind::LockedCopies(_) | WritingKind::Locks => {
-                let request = Request::Bound { statement: &typed, bind: &bind, description: &description };
-                match statement.analysis() {
-                    Some(analysis) => self.write_settled(&analysis.command, writing, &request, Shown::Rows, is_alone).await?,
-                    None => return Err(PgError::internal("an empty statement writes").into()),
+                participant.connection.oids.translate_columns(&mut columns);
+                if !request.is_told(&columns) {
+                    part.has_changed = true;
+                    shown = Shown::Nothing;
                 }
-            }
-            WritingKind::Streamed { copy, group } => Box::pin(self.copy_rows(copy, *group, writing, statement.text())).await?,
-            WritingKind::Staged(staging) => Box::pin(self.write_staged_bound(staging, statement, &bind)).await?,
-            WritingKind::Moved(moving) => Box::pin(self.move_rows_of_bound(moving, statement, &bind)).await?,
-            WritingKind::Rows(shard_of_row) => {
-                let texts = texts_of_rows(statement.text(), writing.shards().len(), shard_of_row).await?;
-                let request = Request::Rows { texts: &texts, bind: &bind, description: &description };
-                self.write_on(writing, &request, Shown::KeptRows).await?
-            }
-        };
-        originate::command_complete(&mut self.client.output, &tag);
-        Ok(())
-    }
-
-    /// Returns the tag for the client.
-    pub(in crate::session) async fn write_on(
-        &mut self,
-        writing: &Writing,
-        request: &Request<'_>,
-        shown: Shown,
-    ) -> Result<String, Failure> {
-        let reach = writing.reach.as_ref().ok_or_else(|| PgError::internal("a write without shards"))?;
-        for shard in reach.shards() {
-            let index = self.join(*shard).await?;
-            self.sync(index).await?;
-            if let Some(participant) = self.transaction.on_mut(*shard) {
-                participant.has_written |= writing.kind != WritingKind::Locks;
-                participant.has_locked |= writing.kind == WritingKind::Locks;
-            }
-        }
-        self.transaction.is_everywhere |= matches!(writing.kind, WritingKind::Copies | WritingKind::LockedCopies(_));
-        match &writing.kind {
-            WritingKind::Parts => {
-                let parts = self.write_and_read(reach, reach.shards(), request, shown).await?;
-                sum_of_tags(parts.iter().map(|part| part.tag.as_str()))
-            }
-            WritingKind::Streamed { .. } | WritingKind::Staged(_) | WritingKind::Moved(_) => {
-                Err(PgError::internal("a write that is run by itself").into())
-            }
-            WritingKind::Rows(shard_of_row) => {
-                let parts = self.write_and_read(reach, reach.shards(), request, shown).await?;
-                let tag = sum_of_tags(parts.iter().map(|part| part.tag.as_str()))?;
-                let may_leave_out = match request {
-                    Request::Queries(texts) | Request::Rows { texts, .. } => texts.iter().any(|text| has_on_conflict(text)),
-                    Request::Query(_) | Request::QueryOfViews { .. } | Request::Bound { .. } => false,
-                };
-                for row in in_order(parts, shard_of_row, may_leave_out)? {
-                    self.client.output.extend_from_slice(&row);
-                }
-                Ok(tag)
-            }
-            WritingKind::Locks => {
-                // Whoever else locks them waits on the first shard, and not crosswise.
-                let mut tag = String::new();
-                for (place, shard) in reach.shards().iter().enumerate() {
-                    let shown = if place == 0 { shown } else { Shown::Nothing };
-                    let parts = self.write_and_read(reach, std::slice::from_ref(shard), request, shown).await?;
-                    tag = parts.into_iter().next().unwrap_or_default().tag;
-                }
-                Ok(tag)
-            }
-            WritingKind::LockedCopies(lock) => {
-                Box::pin(self.lock_copies(lock, writing.shards())).await?;
-                self.write_copies(reach, request, shown).await
-            }
-            WritingKind::Copies => self.write_copies(reach, request, shown).await,
-        }
-    }
-
-    /// Of RETURNING, see [`Session::columns_of_views`].
-    async fn columns_of_views_written(&mut self, writing: &Writing, alone: &str) -> Result<Option<Vec<FieldDescription>>, Failure> {
-        match (&writing.kind, &writing.reach) {
-            (WritingKind::Parts, Some(reach)) if reach.map().has_residues() => {
-                let covered = cover(alone.to_owned(), &self.context, reach.map())?;
-                self.columns_of_views(&covered, alone).await
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// A query of constants, on one shard. Returns its tag.
-    pub(in crate::session) async fn read_on(
-        &mut self,
-        reach: &Reach,
-        request: &Request<'_>,
-        shown: Shown,
-    ) -> Result<String, Failure> {
-        let shard = reach.single().ok_or_else(|| PgError::internal("several shards as one"))?;
-        let index = self.join(shard).await?;
-        self.sync(index).await?;
-        let parts = self.write_and_read(reach, reach.shards(), request, shown).await?;
-        Ok(parts.into_iter().next().unwrap_or_default().tag)
-    }
-
-    async fn write_copies(&mut self, reach: &Reach, request: &Request<'_>, shown: Shown) -> Result<String, Failure> {
-        let (home, others) = reach.shards().split_first().ok_or_else(|| PgError::internal("no shard to write on"))?;
-        let held = match shown {
-            Shown::Rows => Shown::HeldRows,
-            Shown::DescribedRows => Shown::DescribedHeldRows,
-            shown => shown,
-        };
-        let first = self.write_and_read(reach, std::slice::from_ref(home), request, held).await?;
-        let rest = self.write_and_read(reach, others, request, Shown::Nothing).await?;
-        let home = first.into_iter().next().unwrap_or_default().tag;
-        match rest.into_iter().zip(others).find(|(other, _)| other.tag != home) {
-            None => Ok(home),
-            Some((other, shard)) => {
-                let difference = Difference { home, other: other.tag, shard: *shard };
-                Err(Box::pin(self.differing(difference, request.text())).await)
-            }
-        }
-    }
-
-    /// Sends the request to these shards at once and reads all answers to their end.
-    async fn write_and_read(
-        &mut self,
-        reach: &Reach,
-        shards: &[ShardId],
-        request: &Request<'_>,
-        shown: Shown,
-    ) -> Result<Vec<Part>, Failure> {
-        let prepared_max = self.gateway.prepared_max();
-        let context = Arc::clone(&self.context);
-        // Whatever may fail comes before the first shard is asked.
-        let texts = request.shard_texts(reach, &context)?;
-        for (place, shard) in shards.iter().enumerate() {
-            let Some(text) = texts.get(place).or(texts.first()) else { continue };
-            let Some(index) = self.transaction.index_of(*shard) else { continue };
-            let Some(participant) = self.transaction.participants_mut().get_mut(index) else { continue };
-            let connection = &mut *participant.connection;
-            put_request(connection, request, text, prepared_max);
-            self.cancel.started(&participant.connection);
-            participant.connection.send().await;
-        }
-        let mut parts = Vec::with_capacity(shards.len());
-        let (mut failure, mut is_over, mut kept_bytes) = (None, false, 0);
-        let failing = Box::pin(self.first_failing(shards)).await;
-        let in_turn = (0..shards.len()).filter(|place| Some(*place) != failing);
-        for place in failing.into_iter().chain(in_turn) {
-            let Some(shard) = shards.get(place) else { continue };
-            let shown = match (&failure, place, shown) {
-                (None, 1.., Shown::DescribedRows) => Shown::Rows,
-                (None, 1.., Shown::DescribedKeptRows) => Shown::KeptRows,
-                (None, _, shown) => shown,
-                (Some(_), _, _) => Shown::Nothing,
-            };
-            let part = match is_over {
-                true => Box::pin(self.read_stopped_part(*shard, request)).await,
-                false => self.read_part(*shard, shown, request, kept_bytes).await,
-            };
-            // What has only changed is asked again, in the same transaction.
-            is_over |= !matches!(part, Ok(Part { error: None, .. }));
-            match part {
-                Ok(Part { has_changed: true, .. }) => failure = failure.or(Some(changed().into())),
-                Ok(Part { error: None, has_too_much: true, .. }) => {
-                    failure = failure.or(Some(too_many_rows(self.returned_bytes_max()).into()));
-                }
-                Ok(part @ Part { error: None, .. }) => {
-                    kept_bytes = part.kept_bytes;
-                    parts.push(part);
-                }
-                Ok(Part { error: Some(body), .. }) => {
-                    if let (Request::Bound { statement, .. }, Some(index)) = (request, self.transaction.index_of(*shard))
-                        && let Some(participant) = self.transaction.participants_mut().get_mut(index)
-                    {
-                        participant.connection.prepared.doubt(statement.id);
-                    }
-                    let name = self.gateway.shard(*shard)?.name.clone();
-                    failure.get_or_insert_with(|| {
-                        let frame = with_shard_named(&crate::session::protocol::describe::error_frame(&body), &name);
-                        let text = texts.get(place).or(texts.first());
-                        failure_of_covered(frame, text.and_then(ShardText::covering))
-                    });
-                }
-                Err(Failure::End(end)) => return Err(end.into()),
-                // The others are read to their end, so that they stay usable.
-                Err(lost) => failure = Some(lost),
-            }
-        }
-        failure.map_or(Ok(parts), Err)
-    }
-
-    /// Of rows that are kept for their order.
-    fn returned_bytes_max(&self) -> usize {
-        usize::try_from(self.gateway.config.cross_shard.row_bytes_max).unwrap_or(usize::MAX)
-    }
-
-    /// The place of the shard whose error is told first.
-    async fn first_failing(&mut self, shards: &[ShardId]) -> Option<usize> {
-        if shards.len() < 2 {
-            return None;
-        }
-        let place = |shard: ShardId| shards.iter().position(|known| *known == shard);
-        let asked = self.transaction.on_all(shards).map(|participant| (participant.shard, &mut *participant.connection));
-        let mut asked: Vec<(ShardId, &mut Connection)> = asked.map(|(shard, connection)| (shard, &mut *connection)).collect();
-        asked.sort_by_key(|(shard, _)| place(*shard));
-        let (asked, connections): (Vec<ShardId>, Vec<&mut Connection>) = asked.into_iter().unzip();
-        let failing =
-            first_failure(connections, AskedBy::Other, FAILURE_PATIENCE).await.and_then(|place| asked.get(place).copied());
-        failing.and_then(place)
-    }
-
-    /// Values of RETURNING that name types.
-    fn nested_values(&self, shard: ShardId, request: &Request<'_>) -> NestedValues {
-        let (bind, description) = match request {
-            Request::Bound { bind, description, .. } | Request::Rows { bind, description, .. } => (bind, description),
-            Request::Query(_) | Request::QueryOfViews { .. } | Request::Queries(_) => return NestedValues::default(),
-        };
-        let participant = self.transaction.on(shard);
-        match (participant, &description.rows) {
-            (Some(participant), Some(rows)) => participant.connection.oids.nested_columns(rows, bind),
-            (Some(_) | None, _) => NestedValues::default(),
-        }
-    }
-
-    /// What another shard has refused is over: this one is told so, and read to its end so that it stays usable.
-    async fn read_stopped_part(&mut self, shard: ShardId, request: &Request<'_>) -> Result<Part, Failure> {
-        let mut part = Part::default();
-        let read = tokio::time::timeout(STOP_AFTER, self.read_into(&mut part, shard, Shown::Nothing, request)).await;
-        if let Ok(read) = read {
-            return read.map(|()| part);
-        }
-        if let Some(participant) = self.transaction.on_mut(shard) {
-            participant.connection.stop().await;
-        }
-        self.read_into(&mut part, shard, Shown::Nothing, request).await.map(|()| part)
-    }
-
-    /// One shard's answer up to ReadyForQuery. A client that does not read holds the shard back.
-    /// `kept_bytes`: of rows that other shards have given.
-    async fn read_part(&mut self, shard: ShardId, shown: Shown, request: &Request<'_>, kept_bytes: usize) -> Result<Part, Failure> {
-        let mut part = Part { kept_bytes, ..Part::default() };
-        self.read_into(&mut part, shard, shown, request).await.map(|()| part)
-    }
-
-    /// The same, given up or not: what has come is in `part`, and more may follow. Where nothing is shown.
-    async fn read_into(&mut self, part: &mut Part, shard: ShardId, mut shown: Shown, request: &Request<'_>) -> Result<(), Failure> {
-        let nested = self.nested_values(shard, request);
-        loop {
-            let Some(index) = self.transaction.index_of(shard) else { return Err(PgError::internal("participant is gone").into()) };
-            let participant = self.transaction.at(index)?;
-            let (tag, body) = match participant.connection.next_frame().await {
-                Ok(frame) => frame,
-                Err(error) => return Err(self.participant_lost(index, &error)),
-            };
-            match tag {
-                shard_tag::DATA_ROW if shown != Shown::Nothing => {
-                    let row = participant.connection.oids.row_at_home(&nested, body);
-                    let row = crate::session::protocol::describe::frame(tag, &row);
-                    if matches!(shown, Shown::KeptRows | Shown::DescribedKeptRows) {
-                        part.kept_bytes += row.len();
-                        part.has_too_much = part.kept_bytes > self.returned_bytes_max();
-                        match part.has_too_much {
-                            true => (shown, part.rows) = (Shown::Nothing, Vec::new()),
-                            false => part.rows.push(row),
-                        }
-                        continue;
-                    }
-                    self.client.output.extend_from_slice(&row);
-                    let room = if shown.is_held() { HELD_BYTES_MAX } else { OUTPUT_BYTES };
-                    if self.client.output.len() >= room {
-                        self.client.flush().await?;
-                    }
-                }
-                shard_tag::ROW_DESCRIPTION => {
-                    let mut columns = match wire::row_description(&body) {
-                        Ok(columns) => columns,
-                        Err(error) => return Err(self.participant_lost(index, &error.into())),
+                if matches!(shown, Shown::DescribedRows | Shown::DescribedHeldRows | Shown::DescribedKeptRows) {
+                    let columns = match request {
+                        Request::QueryOfViews { columns, .. } => columns,
+                        _ => &columns[..],
                     };
-                    participant.connection.oids.translate_columns(&mut columns);
-                    if !request.is_told(&columns) {
-                        part.has_changed = true;
-                        shown = Shown::Nothing;
-                    }
-                    if matches!(shown, Shown::DescribedRows | Shown::DescribedHeldRows | Shown::DescribedKeptRows) {
-                        let columns = match request {
-                            Request::QueryOfViews { columns, .. } => columns,
-                            _ => &columns[..],
-                        };
-                        originate::row_description(&mut self.client.output, columns);
-                    }
+                    originate::row_description(&mut session.client.output, columns);
                 }
-                shard_tag::NOTICE if shown != Shown::Nothing => {
-                    self.client.output.extend_from_slice(&crate::session::protocol::describe::frame(tag, &body));
-                    if !shown.is_held() && self.client.output.len() >= OUTPUT_BYTES {
-                        self.client.flush().await?;
-                    }
-                }
-                shard_tag::COMMAND_COMPLETE => {
-                    part.tag = String::from_utf8_lossy(body.strip_suffix(b"\0").unwrap_or(&body)).into_owned();
-                }
-                shard_tag::ERROR => {
-                    if wire::error_fields(&body).is_ok_and(|fields| fields.is_fatal()) {
-                        return Err(self.participant_lost(index, &ConnectionError::Closed));
-                    }
-                    part.error.get_or_insert(body);
-                }
-                shard_tag::READY => {
-                    participant.connection.note_ready(body.first().copied().unwrap_or(b'E'));
-                    return Ok(());
-                }
-                _ => {}
             }
+            shard_tag::NOTICE if shown != Shown::Nothing => {
+                session.client.output.extend_from_slice(&crate::session::protocol::describe::frame(tag, &body));
+                if !shown.is_held() && session.client.output.len() >= OUTPUT_BYTES {
+                    session.client.flush().await?;
+                }
+            }
+            shard_tag::COMMAND_COMPLETE => {
+                part.tag = String::from_utf8_lossy(body.strip_suffix(b"\0").unwrap_or(&body)).into_owned();
+            }
+            shard_tag::ERROR => {
+                if wire::error_fields(&body).is_ok_and(|fields| fields.is_fatal()) {
+                    return Err(session.participant_lost(index, &ConnectionError::Closed));
+                }
+                part.error.get_or_insert(body);
+            }
+            shard_tag::READY => {
+                participant.connection.note_ready(body.first().copied().unwrap_or(b'E'));
+                return Ok(());
+            }
+            _ => {}
         }
     }
 }

@@ -7,8 +7,11 @@ use super::{Failure, Session, Stream};
 use crate::catalog::SequenceName;
 use crate::error::PgError;
 use crate::execute::copy_in::{AddedCell, not_binary, number_cell, put_header, put_row, uuid_cell};
+use crate::session::copy::copy_rows;
 use crate::session::sequences::numbers::with_position;
 use crate::session::sequences::sequence_rights::Right;
+use crate::session::sequences::{numbers, sequence_rights};
+use crate::session::writes::{exact, staged};
 use crate::shard_key::Oid;
 use crate::shardmap::ShardId;
 use crate::sql::rewrite::staging::{StageKind, type_name};
@@ -57,93 +60,91 @@ impl Adding {
     }
 }
 
-impl Session {
-    pub(super) async fn adding_of(&mut self, copy: &CopyIn, shards: &[ShardId]) -> Result<Adding, Failure> {
-        let mut adding = Adding { cells: vec![None; copy.added.len()], ..Adding::default() };
-        let mut constants = Vec::new();
-        for (index, column) in copy.added.iter().enumerate() {
-            match &column.value {
-                AddedValue::Number(sequence) | AddedValue::Identity(sequence) => {
-                    if matches!(column.value, AddedValue::Number(_)) && adding.denial.is_none() {
-                        adding.denial = self.denial_of(sequence, Right::Draw).await?;
-                    }
-                    adding.numbers.push((index, sequence.clone(), column.type_oid));
+pub(super) async fn adding_of(session: &mut Session, copy: &CopyIn, shards: &[ShardId]) -> Result<Adding, Failure> {
+    let mut adding = Adding { cells: vec![None; copy.added.len()], ..Adding::default() };
+    let mut constants = Vec::new();
+    for (index, column) in copy.added.iter().enumerate() {
+        match &column.value {
+            AddedValue::Number(sequence) | AddedValue::Identity(sequence) => {
+                if matches!(column.value, AddedValue::Number(_)) && adding.denial.is_none() {
+                    adding.denial = sequence_rights::denial_of(session, sequence, Right::Draw).await?;
                 }
-                AddedValue::UniqueId => adding.unique_ids.push((index, column.type_oid)),
-                AddedValue::Uuid => adding.uuids.push(index),
-                AddedValue::Constant(expression) => {
-                    // As the column gets it: an assignment converts alike.
-                    let value = format!("CAST(({expression}) AS {})", type_name(column.type_oid, &self.context.catalog)?);
-                    constants.push((index, self.sent(copy, column.type_oid, value)?));
-                }
+                adding.numbers.push((index, sequence.clone(), column.type_oid));
+            }
+            AddedValue::UniqueId => adding.unique_ids.push((index, column.type_oid)),
+            AddedValue::Uuid => adding.uuids.push(index),
+            AddedValue::Constant(expression) => {
+                // As the column gets it: an assignment converts alike.
+                let value = format!("CAST(({expression}) AS {})", type_name(column.type_oid, &session.context.catalog)?);
+                constants.push((index, sent(session, copy, column.type_oid, value)?));
             }
         }
-        if constants.is_empty() {
-            return Ok(adding);
-        }
-        self.check_text_is_exact()?;
-        let expressions: Vec<&str> = constants.iter().map(|(_, expression)| expression.as_str()).collect();
-        let query = format!("SELECT {}", expressions.join(", "));
-        let query = self.instant(shards).await?.fixed(&query, None).unwrap_or(query);
-        let answer = self.answer_query(&query, &StageKind::Source).await?;
-        let values = answer.rows.into_iter().next().unwrap_or_default();
-        for ((index, _), value) in constants.into_iter().zip(values) {
-            let value = match copy.format {
-                CopyFormat::Binary => value.map(|value| unhex(&value)).transpose()?,
-                CopyFormat::Text { .. } | CopyFormat::Csv { .. } => value.map(String::into_bytes),
-            };
-            if let Some(cell) = adding.cells.get_mut(index) {
-                *cell = value;
-            }
-        }
-        Ok(adding)
     }
-
-    /// SQL for the value in the format of the data; of the binary one in hexadecimal digits.
-    fn sent(&self, copy: &CopyIn, type_oid: Oid, value: String) -> Result<String, PgError> {
-        if copy.format != CopyFormat::Binary {
-            return Ok(value);
-        }
-        let base = self.context.catalog.types.get(&type_oid).map(|found| found.base).filter(|base| *base != 0).unwrap_or(type_oid);
-        let send = SEND.iter().find(|(oid, _)| *oid == base).map(|(_, send)| send);
-        let send = send.ok_or_else(|| not_binary("A default reads the clock, and is of another type than a time's."))?;
-        Ok(format!("pg_catalog.encode(pg_catalog.{send}({value}), 'hex')"))
+    if constants.is_empty() {
+        return Ok(adding);
     }
-
-    /// What the next row has of its own.
-    pub(super) async fn draw_for_row(&mut self, copy: &CopyIn, adding: &mut Adding) -> Result<(), Failure> {
-        for (index, sequence, type_oid) in &adding.numbers {
-            let number = self.draw_number(sequence).await?;
-            if let Some(cell) = adding.cells.get_mut(*index) {
-                *cell = number_cell(&copy.format, number, *type_oid)?;
-            }
+    exact::check_text_is_exact(session)?;
+    let expressions: Vec<&str> = constants.iter().map(|(_, expression)| expression.as_str()).collect();
+    let query = format!("SELECT {}", expressions.join(", "));
+    let query = session.instant(shards).await?.fixed(&query, None).unwrap_or(query);
+    let answer = staged::answer_query(session, &query, &StageKind::Source).await?;
+    let values = answer.rows.into_iter().next().unwrap_or_default();
+    for ((index, _), value) in constants.into_iter().zip(values) {
+        let value = match copy.format {
+            CopyFormat::Binary => value.map(|value| unhex(&value)).transpose()?,
+            CopyFormat::Text { .. } | CopyFormat::Csv { .. } => value.map(String::into_bytes),
+        };
+        if let Some(cell) = adding.cells.get_mut(index) {
+            *cell = value;
         }
-        for (index, type_oid) in &adding.unique_ids {
-            let id = self.next_unique_id().await?;
-            if let Some(cell) = adding.cells.get_mut(*index) {
-                *cell = number_cell(&copy.format, id, *type_oid)?;
-            }
-        }
-        for index in &adding.uuids {
-            if let Some(cell) = adding.cells.get_mut(*index) {
-                *cell = Some(uuid_cell(&copy.format, rand::rng().random()));
-            }
-        }
-        Ok(())
     }
+    Ok(adding)
+}
 
-    /// The statement with more columns; errors have the places of the client's own.
-    pub(super) async fn begin_longer_copies(&mut self, stream: &mut Stream<'_>, text: &str) -> Result<(), Failure> {
-        let (longer, names) = stream.copy.with_added_names(text)?;
-        let characters = |end: usize| longer.get(..end).unwrap_or_default().chars().count();
-        let (first, added) = (characters(names.start), characters(names.end) - characters(names.start));
-        match self.begin_copies(stream, &longer).await {
-            Err(Failure::Shard(frame)) => Err(Failure::Shard(with_position(frame, |position| match position > first {
-                true => position.saturating_sub(added).max(first),
-                false => position,
-            }))),
-            begun => begun,
+/// SQL for the value in the format of the data; of the binary one in hexadecimal digits.
+fn sent(session: &Session, copy: &CopyIn, type_oid: Oid, value: String) -> Result<String, PgError> {
+    if copy.format != CopyFormat::Binary {
+        return Ok(value);
+    }
+    let base = session.context.catalog.types.get(&type_oid).map(|found| found.base).filter(|base| *base != 0).unwrap_or(type_oid);
+    let send = SEND.iter().find(|(oid, _)| *oid == base).map(|(_, send)| send);
+    let send = send.ok_or_else(|| not_binary("A default reads the clock, and is of another type than a time's."))?;
+    Ok(format!("pg_catalog.encode(pg_catalog.{send}({value}), 'hex')"))
+}
+
+/// What the next row has of its own.
+pub(super) async fn draw_for_row(session: &mut Session, copy: &CopyIn, adding: &mut Adding) -> Result<(), Failure> {
+    for (index, sequence, type_oid) in &adding.numbers {
+        let number = numbers::draw_number(session, sequence).await?;
+        if let Some(cell) = adding.cells.get_mut(*index) {
+            *cell = number_cell(&copy.format, number, *type_oid)?;
         }
+    }
+    for (index, type_oid) in &adding.unique_ids {
+        let id = numbers::next_unique_id(session).await?;
+        if let Some(cell) = adding.cells.get_mut(*index) {
+            *cell = number_cell(&copy.format, id, *type_oid)?;
+        }
+    }
+    for index in &adding.uuids {
+        if let Some(cell) = adding.cells.get_mut(*index) {
+            *cell = Some(uuid_cell(&copy.format, rand::rng().random()));
+        }
+    }
+    Ok(())
+}
+
+/// The statement with more columns; errors have the places of the client's own.
+pub(super) async fn begin_longer_copies(session: &mut Session, stream: &mut Stream<'_>, text: &str) -> Result<(), Failure> {
+    let (longer, names) = stream.copy.with_added_names(text)?;
+    let characters = |end: usize| longer.get(..end).unwrap_or_default().chars().count();
+    let (first, added) = (characters(names.start), characters(names.end) - characters(names.start));
+    match copy_rows::begin_copies(session, stream, &longer).await {
+        Err(Failure::Shard(frame)) => Err(Failure::Shard(with_position(frame, |position| match position > first {
+            true => position.saturating_sub(added).max(first),
+            false => position,
+        }))),
+        begun => begun,
     }
 }
 
