@@ -276,7 +276,11 @@ impl Session {
             (false, false) => wanted,
         };
         let names = if is_map { &CustomNames::default() } else { &self.custom_names };
-        let has_all = participant.connection.settings == *wanted && names.is_subset(&participant.connection.custom_names);
+        let connection = &participant.connection;
+        // What the pipeline has bound there may set them when it is executed.
+        let may_be_set = |name: &str| participant.needs_sync && connection.doubted_names.contains(name);
+        let has_names = names.iter().all(|name| connection.custom_names.contains(name) || may_be_set(name));
+        let has_all = connection.settings == *wanted && has_names;
         if participant.has_begun || has_all {
             return Ok(());
         }

@@ -293,8 +293,7 @@ async fn who_may_call_and_how(scene: &Scene) {
         assert_eq!(scene.refused(&format!("SELECT * FROM shardgate.plan_tables({call})")).await, expected, "{call}");
     }
     let user = connect(&scene.proxy.conninfo_as("other")).await;
-    let error = user.simple_query(whole).await.expect_err("no admin");
-    assert_eq!(error.code().map(|code| code.code()), Some("42501"));
+    assert!(!user.simple_query(whole).await.expect("it changes nothing").is_empty());
     let other = scene.obstacles(r#"'{"auth.users": "email"}'"#).await;
     assert!(other.contains("Table auth.users is sharded already, by id."), "{other}");
     let asked = ["--plan-tables", r#"{"auth.users": "id"}"#, "--reference-tables", "auth.sso_providers"];
