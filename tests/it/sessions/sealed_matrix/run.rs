@@ -1,6 +1,7 @@
 //! Runs a cell on plain PostgreSQL and through the proxy, and compares what was answered and seen.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 use super::cells::{Cell, Tables};
 use super::ends::End;
@@ -37,7 +38,7 @@ const EVALUATED: &str = "in a schema change that evaluates it";
 /// Returns for which it is done.
 pub async fn create_together(stage: &Stage, cells: &[(Cell, Words)]) -> Vec<bool> {
     let mut created = vec![false; cells.len()];
-    let mut waiting = vec![0..cells.len()];
+    let mut waiting: Vec<Range<usize>> = std::iter::once(0..cells.len()).collect();
     while let Some(range) = waiting.pop() {
         let some = &cells[range.clone()];
         let all: Vec<Vec<String>> = some.iter().map(|(cell, words)| objects(cell, words)).collect();
