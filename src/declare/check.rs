@@ -118,7 +118,13 @@ async fn planned(config: &Config, asked: &PlanAsked) -> Result<Vec<plan_tables::
     store.close().await;
     let snapshot = loaded?.snapshot;
     let mut home = ShardConnection::open(snapshot.home().ok_or_else(no_shard)?).await?;
-    let caller = Caller { user: String::new(), is_admin: true, search_path: vec!["public".to_owned()], catalog: Arc::default() };
+    let caller = Caller {
+        user: String::new(),
+        is_admin: true,
+        search_path: vec!["public".to_owned()],
+        catalog: Arc::default(),
+        stop: Default::default(),
+    };
     let references = &asked.reference_tables;
     let rows = match asked.keys.as_str() {
         "" => plan_tables::plan_best(&mut home, &snapshot, &caller, references).await,

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::functions::no_shard;
 use super::moves::{By, Rebalancing, Started, start};
@@ -32,7 +32,7 @@ pub(super) async fn bring_home(
     if !is_dry_run {
         let deadline = Instant::now() + PATIENCE;
         for group in groups {
-            until_home(control, *group, &planned, deadline).await?;
+            until_home(control, caller, (*group, &planned), deadline).await?;
         }
         planned.iter_mut().for_each(|planned| planned.state = Some(MoveState::Done));
     }
@@ -59,7 +59,12 @@ async fn plan(control: &Control, caller: &Caller, id: GroupId, is_dry_run: bool)
     start(control, wanted).await
 }
 
-async fn until_home(control: &Control, id: GroupId, planned: &[Started], deadline: Instant) -> Result<(), PgError> {
+async fn until_home(
+    control: &Control,
+    caller: &Caller,
+    (id, planned): (GroupId, &[Started]),
+    deadline: Instant,
+) -> Result<(), PgError> {
     loop {
         let running = running(control, id).await?;
         if let Some(failed) = running.iter().find(|running| running.state == MoveState::Failed) {
@@ -84,7 +89,7 @@ async fn until_home(control: &Control, id: GroupId, planned: &[Started], deadlin
                     "They go on by themselves: see shardgate.moves. Call the function again when none of these moves runs.",
                 ));
         }
-        sleep(INTERVAL).await;
+        caller.wait(INTERVAL).await?;
     }
 }
 

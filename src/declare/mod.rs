@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use crate::backend::schema_reader::SchemaReaders;
 use crate::catalog::Catalog;
@@ -73,6 +74,20 @@ pub struct Caller {
     pub search_path: Vec<String>,
     /// As the session has it; empty: it is not known which relations there are.
     pub catalog: Arc<Catalog>,
+    /// The client waits no longer for what goes on without it.
+    pub stop: CancellationToken,
+}
+
+impl Caller {
+    /// Before the next look at moves that the call waits for. Cancel safe.
+    async fn wait(&self, interval: Duration) -> Result<(), PgError> {
+        match self.stop.run_until_cancelled(tokio::time::sleep(interval)).await {
+            Some(()) => Ok(()),
+            None => Err(PgError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")
+                .with_detail("The moves go on by themselves.")
+                .with_hint("See shardgate.moves; the same call waits for them again.")),
+        }
+    }
 }
 
 /// One argument's value, in the form in which PostgreSQL prints it.

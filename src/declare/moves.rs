@@ -48,7 +48,8 @@ pub struct Started {
     pub source: String,
     pub target: String,
     pub partitions: usize,
-    pub bytes: u64,
+    /// `None`: an earlier call has planned it, and it has not been measured yet.
+    pub bytes: Option<u64>,
     /// As the statistics of the shards have it.
     pub rows: Option<u64>,
     pub expected_seconds: Option<f64>,
@@ -148,7 +149,7 @@ pub(super) fn row(started: Started) -> Vec<Option<String>> {
         Some(started.target),
         Some(started.partitions.to_string()),
         started.rows.map(|rows| rows.to_string()),
-        Some(started.bytes.to_string()),
+        started.bytes.map(|bytes| bytes.to_string()),
         started.expected_seconds.map(|seconds| seconds.to_string()),
         started.state.map(|state| state.name().to_owned()),
     ]

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::arguments::Arguments;
 use super::home_moves::{is_moving, running};
@@ -28,9 +28,12 @@ pub(super) async fn spread_from_home(
     if let Some(other) = running.iter().find(|running| !home.is_some_and(|(_, name)| leads_away(running, name))) {
         return Err(is_moving(other));
     }
+    let is_dry_run = arguments.boolean("dry_run")?;
     if !running.is_empty() {
         let mut planned: Vec<Started> = running.iter().map(begun).collect();
-        until_spread(control, &mut planned).await?;
+        if !is_dry_run {
+            until_spread(control, caller, &mut planned).await?;
+        }
         return Ok(planned.into_iter().map(row).collect());
     }
     let partitions = map.group(table.group.id).map(|group| group.partitions.as_slice()).unwrap_or_default();
@@ -41,14 +44,13 @@ pub(super) async fn spread_from_home(
         )
         .with_hint("SELECT * FROM shardgate.rebalance() makes the shards even."));
     }
-    let is_dry_run = arguments.boolean("dry_run")?;
     let mut planned = start(control, spread(caller, Some(table.group.id), 0.0, is_dry_run)).await?;
-    until_spread(control, &mut planned).await?;
+    until_spread(control, caller, &mut planned).await?;
     Ok(planned.into_iter().map(row).collect())
 }
 
 /// Waits until the targets own the partitions, or [`PATIENCE`] is over. Notes the states.
-pub(super) async fn until_spread(control: &Control, planned: &mut [Started]) -> Result<(), PgError> {
+pub(super) async fn until_spread(control: &Control, caller: &Caller, planned: &mut [Started]) -> Result<(), PgError> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let mut is_spread = true;
@@ -64,7 +66,7 @@ pub(super) async fn until_spread(control: &Control, planned: &mut [Started]) -> 
         if is_spread || Instant::now() > deadline {
             return control.reached().await;
         }
-        sleep(INTERVAL).await;
+        caller.wait(INTERVAL).await?;
     }
 }
 
@@ -79,7 +81,7 @@ fn begun(running: &Move) -> Started {
         source: running.source.clone(),
         target: running.target.clone(),
         partitions: running.partitions.len(),
-        bytes: running.bytes_expected.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or_default(),
+        bytes: running.bytes_expected.and_then(|bytes| u64::try_from(bytes).ok()),
         rows: u64::try_from(running.rows_copied).ok(),
         expected_seconds: None,
         state: Some(running.state),

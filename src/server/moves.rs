@@ -52,7 +52,7 @@ async fn rebalanced(map_url: String, wanted: Rebalancing) -> Result<Vec<Started>
         source: planned.source,
         target: planned.target,
         partitions: planned.partitions,
-        bytes: planned.bytes,
+        bytes: Some(planned.bytes),
         rows: planned.rows,
         expected_seconds: planned.expected_seconds,
         state: planned.id.map(|_| MoveState::Planned),

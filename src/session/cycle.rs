@@ -227,10 +227,7 @@ impl Session {
         tokio::select! {
             biased;
             () = another_map => Ok(true),
-            failure = patience.ends(&cancel) => match failure {
-                Failure::End(end) => Err(end),
-                Failure::Error(_) | Failure::Shard(_) | Failure::Forwarded => Ok(false),
-            },
+            _ = patience.ends(&cancel) => Ok(false),
             () = sleep_until(deadline) => Ok(planned_by.is_none()),
         }
     }

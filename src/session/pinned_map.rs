@@ -143,7 +143,7 @@ impl Session {
         let waited = tokio::select! {
             biased;
             () = gateway.map.changed_since(held_by) => Ok(()),
-            failure = patience.ends(&cancel) => Err(failure),
+            failure = patience.ends(&cancel) => Err(failure.into()),
             () = sleep_until(deadline) => Err(held_too_long().into()),
         };
         gateway.counters.held(began_at.elapsed());

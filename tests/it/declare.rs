@@ -90,6 +90,7 @@ fn admin() -> Caller {
         is_admin: true,
         search_path: vec!["$user".to_owned(), "public".to_owned()],
         catalog: std::sync::Arc::default(),
+        stop: Default::default(),
     }
 }
 

@@ -42,6 +42,7 @@ impl Operated {
             is_admin: true,
             search_path: vec!["$user".to_owned(), "public".to_owned()],
             catalog: std::sync::Arc::default(),
+            stop: Default::default(),
         };
         let arguments = arguments.iter().map(|argument| (None, Argument::Text((*argument).to_owned()))).collect();
         declare::call(&self.control, &caller, &Call { function: function.to_owned(), arguments }).await.expect(function);

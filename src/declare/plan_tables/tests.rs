@@ -130,7 +130,13 @@ impl Fixture {
 
     fn plan(&self, keys: &str) -> (String, Losses) {
         let path = vec!["public".to_owned()];
-        let caller = Caller { user: "o".to_owned(), is_admin: true, search_path: path.clone(), catalog: Arc::default() };
+        let caller = Caller {
+            user: "o".to_owned(),
+            is_admin: true,
+            search_path: path.clone(),
+            catalog: Arc::default(),
+            stop: Default::default(),
+        };
         let schema =
             Schema { catalog: Arc::new(self.catalog.clone()), map: MapSnapshot::default(), facts: self.facts.clone(), path };
         let keys: Value = serde_json::from_str(keys).expect("JSON");

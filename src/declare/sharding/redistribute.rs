@@ -41,7 +41,7 @@ pub(in crate::declare) async fn redistribute(
         if control.drives_moves() {
             let group = moves::group_of(control, caller, change.table).await?;
             let mut spreading = start(control, spread(caller, Some(group), 0.0, false)).await?;
-            until_spread(control, &mut spreading).await?;
+            until_spread(control, caller, &mut spreading).await?;
             moved.extend(spreading);
         }
     }

@@ -8,15 +8,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::arguments::declared_call;
 use super::{command, map_database};
 use crate::backend::Own;
 use crate::catalog::quoted_literal;
 use crate::declare::{self, Caller};
-use crate::error::PgError;
+use crate::error::{PgError, SqlState};
 use crate::execute::recovery::InDoubt;
 use crate::routing::Inputs;
+use crate::session::ddl::redefined::patience_without_locks;
 use crate::session::gateway::MAP_DATABASE;
 use crate::session::{Failure, Session};
 use crate::shard_key::{Format, oid};
@@ -99,15 +101,29 @@ async fn check_declaration(
     command::leave_transaction(session, &call.function).await
 }
 
+/// The client's cancel request and `statement_timeout` end its waits.
 pub(super) async fn call_declared(session: &mut Session, call: declare::Call) -> Result<declare::Answer, PgError> {
     let caller = Caller {
         user: session.login.identity.user.clone(),
         is_admin: session.login.identity.is_admin,
         search_path: session.context.search_path.clone(),
         catalog: Arc::clone(&session.context.catalog),
+        stop: CancellationToken::new(),
     };
-    let control = Arc::clone(&session.gateway.control);
-    Box::pin(declare::call(&control, &caller, &call)).await
+    let (control, cancel) = (Arc::clone(&session.gateway.control), Arc::clone(&session.cancel));
+    let patience = patience_without_locks(session);
+    // What has been begun is not dropped: it is told, and ends by itself where it may.
+    let mut calling = Box::pin(declare::call(&control, &caller, &call));
+    let ended = tokio::select! {
+        biased;
+        answer = &mut calling => return answer,
+        ended = patience.ends(&cancel) => ended,
+    };
+    caller.stop.cancel();
+    calling.await.map_err(|error| match error.code == SqlState::QUERY_CANCELED {
+        true => PgError { message: ended.message, ..error },
+        false => error,
+    })
 }
 
 /// By the function: the rows of each of its calls, with the arguments by which the map database finds them.

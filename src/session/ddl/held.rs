@@ -32,7 +32,7 @@ pub(in crate::session) async fn wait_while_held(session: &mut Session, text: &st
         tokio::select! {
             biased;
             looked = gateway.look_for_held() => looked?,
-            failure = patience.ends(&cancel) => return Err(failure),
+            failure = patience.ends(&cancel) => return Err(failure.into()),
             () = until(held_until) => return Err(not_known().into()),
         }
         session.refresh_context().await?;

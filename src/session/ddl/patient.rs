@@ -91,7 +91,7 @@ async fn in_pieces(session: &mut Session, shards: &[Arc<Shard>], text: &str, is_
         tracing::debug!(attempt, "a schema change lets others pass");
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}
-            failure = patience.ends(&session.cancel) => return Err((failure, 0)),
+            failure = patience.ends(&session.cancel) => return Err((failure.into(), 0)),
         }
     }
     Ok(())

@@ -182,7 +182,7 @@ async fn wait_while_redefined(session: &mut Session, text: &str, is_under_way: b
         tokio::select! {
             biased;
             _ = epochs.changed() => {}
-            failure = patience.ends(&cancel) => return Err(failure),
+            failure = patience.ends(&cancel) => return Err(failure.into()),
             () = until(held_until) => return Ok(()),
             () = sleep(LEASE_CHECK) => {}
         }
@@ -201,6 +201,11 @@ pub(in crate::session) fn patience(session: &Session) -> Patience {
     Patience { statement_timeout: limit(STATEMENT_TIMEOUT), lock_timeout: limit("lock_timeout") }
 }
 
+/// For what no lock is waited for.
+pub(in crate::session) fn patience_without_locks(session: &Session) -> Patience {
+    Patience { lock_timeout: None, ..patience(session) }
+}
+
 /// By somebody else.
 fn is_redefined(session: &Session, map: &MapSnapshot, text: &str) -> bool {
     let own = session.transaction.schema_change.as_ref().map(|change| change.id);
@@ -215,13 +220,13 @@ pub(in crate::session) struct Patience {
 
 impl Patience {
     /// Comes when the client waits no longer. Cancel safe.
-    pub(in crate::session) async fn ends(&self, cancel: &CancelTarget) -> Failure {
+    pub(in crate::session) async fn ends(&self, cancel: &CancelTarget) -> PgError {
         tokio::select! {
             biased;
-            () = cancel.cancelled() => canceled("user request").into(),
-            () = until(self.statement_timeout) => canceled("statement timeout").into(),
+            () = cancel.cancelled() => canceled("user request"),
+            () = until(self.statement_timeout) => canceled("statement timeout"),
             () = until(self.lock_timeout) => {
-                PgError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout").into()
+                PgError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")
             }
         }
     }

@@ -130,7 +130,7 @@ impl Renaming<'_> {
         let behind = tokio::select! {
             biased;
             behind = gateway.map.reached_by_all(epoch, own, Silent::Awaited, PATIENCE) => behind.map_err(PgError::from)?,
-            failure = patience.ends(&cancel) => return Err(failure),
+            failure = patience.ends(&cancel) => return Err(failure.into()),
         };
         if behind.is_empty() { Ok(()) } else { Err(still_planned(&behind).into()) }
     }

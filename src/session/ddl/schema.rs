@@ -257,7 +257,7 @@ async fn while_patient<T>(session: &Session, reading: impl Future<Output = T>) -
     tokio::select! {
         biased;
         read = reading => Ok(read),
-        failure = patience.ends(&session.cancel) => Err(failure),
+        failure = patience.ends(&session.cancel) => Err(failure.into()),
     }
 }
 

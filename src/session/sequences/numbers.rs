@@ -389,7 +389,7 @@ pub(in crate::session) async fn next_unique_id(session: &Session) -> Result<i64,
     tokio::select! {
         biased;
         id = session.gateway.control.unique_id() => Ok(id?),
-        failure = patience.ends(&session.cancel) => Err(failure),
+        failure = patience.ends(&session.cancel) => Err(failure.into()),
     }
 }
 

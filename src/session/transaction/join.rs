@@ -140,7 +140,7 @@ impl Session {
         };
         tokio::select! {
             biased;
-            failure = patience.ends(&cancel) => failure,
+            failure = patience.ends(&cancel) => failure.into(),
             is_back = is_back => match is_back {
                 true => routing::was_shut_out().into(),
                 false => CheckoutError::ShutOut { shard, generation }.into(),

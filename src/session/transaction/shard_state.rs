@@ -117,7 +117,7 @@ impl Session {
             tokio::select! {
                 biased;
                 _ = epochs.changed() => {}
-                failure = patience.ends(&cancel) => return Err(failure),
+                failure = patience.ends(&cancel) => return Err(failure.into()),
                 () = sleep_until(deadline) => return Ok(false),
             }
         }
