@@ -19,6 +19,13 @@ pub struct Conversion {
     pub called: Called,
 }
 
+impl Conversion {
+    /// Whatever makes JSON of a value looks for a cast of its type to JSON.
+    pub fn may_make_json(&self, text: &str) -> bool {
+        !self.types.is_empty() && text.to_lowercase().contains("json")
+    }
+}
+
 /// Where PostgreSQL calls a [`Conversion`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Called {
@@ -29,14 +36,14 @@ pub enum Called {
     Assigned,
     /// Where a value is stored, and where the type is named: checks of domains.
     Checked,
-    /// Where a cast is written: all other casts.
+    /// Where a cast is written, and where JSON is made: all other casts.
     Asked,
 }
 
 impl Catalog {
     /// May this text call it, which uses these relations?
     pub fn may_convert<'r>(&self, conversion: &Conversion, text: &str, relations: impl IntoIterator<Item = &'r Oid>) -> bool {
-        if conversion.called == Called::Asked && !asks_for_casts(text) {
+        if conversion.called == Called::Asked && !asks_for_casts(text) && !conversion.may_make_json(text) {
             return false;
         }
         let columns = relations.into_iter().filter_map(|oid| self.relations.get(oid)).flat_map(|relation| &relation.columns);
@@ -58,7 +65,7 @@ impl Catalog {
 /// A cast is written in it, or the type of a JSON value is.
 fn asks_for_casts(text: &str) -> bool {
     let has = |words: &[&str]| mentions(text, &words.iter().map(|word| (*word).to_owned()).collect());
-    text.contains("::") || has(&["cast"]) || (has(&["returning"]) && text.to_lowercase().contains("json"))
+    text.contains("::") || has(&["cast", "json_table"]) || (has(&["returning"]) && text.to_lowercase().contains("json"))
 }
 
 #[cfg(test)]

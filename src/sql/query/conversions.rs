@@ -21,13 +21,16 @@ impl Reader<'_> {
         for conversion in &catalog.conversions {
             let is_assigned = conversion.called != Called::Asked && self.notes.assigned.contains(&conversion.function);
             let Some(function) = catalog.functions.get(&conversion.function) else { continue };
+            let is_here_or_in_view =
+                || self.has_view_with(function.oid) || catalog.may_convert(conversion, self.text, &self.notes.relations);
             let may_be_called = match conversion.called {
-                _ if is_assigned => catalog.may_convert(conversion, self.text, &self.notes.relations),
-                Called::Anywhere => {
-                    self.has_view_with(function.oid) || catalog.may_convert(conversion, self.text, &self.notes.relations)
-                }
+                Called::Anywhere => is_here_or_in_view(),
+                _ if is_assigned => is_here_or_in_view(),
                 Called::Checked => catalog.may_convert(conversion, self.text, []),
-                Called::Assigned | Called::Asked => false,
+                Called::Asked => self
+                    .texts_with_views()
+                    .any(|text| conversion.may_make_json(text) && catalog.may_convert(conversion, text, &self.notes.relations)),
+                Called::Assigned => false,
             };
             if may_be_called && is_assigned {
                 self.note_user_function(function, Place::Stored);
@@ -42,6 +45,12 @@ impl Reader<'_> {
         *catalog.closure_of_function(function.oid, &SqlBodyReader) == Closure::Known(References::default())
             && !catalog.function_notifies(function.oid, &SqlBodyReader)
             && !catalog.function_sets_local(function.oid, &SqlBodyReader)
+    }
+
+    /// The statement's, and those of the views that it reads.
+    fn texts_with_views(&self) -> impl Iterator<Item = &str> {
+        let relations = self.notes.relations.iter().filter_map(|oid| self.context.catalog.relations.get(oid));
+        std::iter::once(self.text).chain(relations.filter_map(|relation| relation.view_definition.as_deref()))
     }
 
     /// The text of a view does not show it either.
