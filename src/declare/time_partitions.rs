@@ -9,7 +9,10 @@
 //! minutes. Each step can be repeated: a piece that is there already is not asked for again. One that cannot be carried stays where it is,
 //! and the relation `shardgate.time_partitions` says why.
 
+use std::time::Duration;
+
 use tokio::sync::futures::Notified;
+use tokio::time::{Instant, sleep};
 
 use super::arguments::Arguments;
 use super::keys::find;
@@ -97,11 +100,23 @@ async fn make_one(control: &Control, piece: &TimePiece) -> Result<Carried, PgErr
     let Some(shard) = placement::turns(&shards, turn + 1).pop() else {
         return Ok(Carried::No(placement::no_shard_takes_partitions()));
     };
-    match moves::carry(control, ACTOR, upper, &shard).await {
-        Ok(()) => Ok(Carried::Yes),
-        Err(error) => Ok(Carried::No(error)),
+    let deadline = Instant::now() + CARRIED_AGAIN_FOR;
+    loop {
+        match moves::carry(control, ACTOR, upper, &shard).await {
+            Ok(()) => return Ok(Carried::Yes),
+            // Moves give way to changes of the schema, of which an application that starts makes many.
+            Err(error) if error.code == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE && Instant::now() < deadline => {
+                tracing::info!(partition = upper.0, reason = error.detail, "a piece of a table by time is carried again");
+                sleep(CARRIED_AGAIN_AFTER).await;
+            }
+            Err(error) => return Ok(Carried::No(error)),
+        }
     }
 }
+
+/// Within the claim.
+const CARRIED_AGAIN_FOR: Duration = Duration::from_secs(60);
+const CARRIED_AGAIN_AFTER: Duration = Duration::from_secs(3);
 
 /// In the history of the map.
 const ACTOR: &str = "shardgate";

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::told;
 use crate::sessions::{Stage, succeed};
 use crate::support::WireClient;
+use crate::transactions::Points;
 
 /// On a stage of three shards.
 pub async fn next_pieces_are_made_ahead_of_now(stage: &Stage) {
@@ -72,6 +73,30 @@ pub async fn next_pieces_are_made_ahead_of_now(stage: &Stage) {
     // No more of it.
     succeed(&mut admin, "SELECT shardgate.time_partitions('events', NULL)").await;
     assert_eq!(admin.value("SELECT count(*) FROM shardgate.time_partitions").await, "1");
+}
+
+/// A move gives way to it, and the piece is carried again.
+#[tokio::test]
+async fn a_change_of_the_schema_keeps_no_piece_from_its_shard() {
+    let points = Points::new();
+    let stage = Stage::start(3, points.options()).await;
+    let (mut admin, mut other) = (stage.client().await, stage.client().await);
+    for statement in [
+        "CREATE TABLE events (at timestamptz, id int, PRIMARY KEY (at, id))",
+        "SELECT shardgate.distribute_table('events', 'at', 'range', on_shards => 'shard0')",
+    ] {
+        succeed(&mut admin, statement).await;
+    }
+    points.arm("move.gated", "hold");
+    succeed(&mut admin, "SELECT shardgate.time_partitions('events', '1 month', ahead => 1, on_shards => 'shard1')").await;
+    points.until_reached("move.gated").await;
+    succeed(&mut other, "CREATE TABLE made_meanwhile (id int)").await;
+    points.release("move.gated");
+    let pieces = "SELECT string_agg(shard, ',' ORDER BY low::timestamptz NULLS FIRST) FROM shardgate.partitions p JOIN shardgate.tables t \
+                  USING (colocation_group) WHERE table_name = 'events'";
+    until(&mut admin, pieces, "shard0,shard1").await;
+    until(&mut admin, "SELECT concat(made, error) FROM shardgate.time_partitions", "1").await;
+    assert_eq!(admin.value("SELECT string_agg(state, ',' ORDER BY move_id) FROM shardgate.moves").await, "aborted,done");
 }
 
 /// A proxy makes one piece after the other, each of which is moved to its shard.
