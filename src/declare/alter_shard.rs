@@ -33,6 +33,10 @@ pub(super) async fn alter(control: &Control, actor: &str, arguments: &Arguments)
         // The map says that there is no such shard.
         (Some(_) | None, _) => None,
     };
+    if let (Some(shard), Some(url)) = (snapshot.shard_by_name(altered.name), altered.replication_url.filter(|url| !url.is_empty()))
+    {
+        check_replication_url(&snapshot, shard, url).await?;
+    }
     altered.identity = identity.as_ref().map(|(uuid, _)| uuid.as_str());
     altered.server = identity.as_ref().map(|(_, server)| *server);
     if control.map.store().alter_shard(actor, &altered).await? {
@@ -75,6 +79,26 @@ async fn identity_behind(
         uuid => Err(other_database(snapshot, shard, uuid.as_deref())),
     }
 }
+
+/// Other shards connect by it. This proxy need not be able to; where it is, it leads to the shard's database.
+async fn check_replication_url(snapshot: &MapSnapshot, shard: &Shard, url: &str) -> Result<(), PgError> {
+    let looking = async {
+        let mut connection = ShardConnection::open_successor(&shard.name, url, shard.primary.server()).await.ok()?;
+        let shown = support::identity(&mut connection).await.ok();
+        connection.close().await;
+        shown
+    };
+    let shown = tokio::time::timeout(REPLICATION_URL_ANSWERS_WITHIN, Box::pin(looking)).await.ok().flatten();
+    match (shown, &shard.identity) {
+        (Some(shown), Some(expected)) if shown.as_deref() != Some(&**expected) => {
+            let error = other_database(snapshot, shard, shown.as_deref());
+            Err(PgError { message: error.message.replacen("the url", "the replication_url", 1), ..error })
+        }
+        _ => Ok(()),
+    }
+}
+
+const REPLICATION_URL_ANSWERS_WITHIN: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// Of a shard that an earlier version has registered: its database says so where it is now.
 async fn identity_before(control: &Control, shard: &Shard) -> Result<String, PgError> {

@@ -57,6 +57,10 @@ async fn wrong_calls_say_what_to_do_and_right_ones_are_idempotent() {
             "'shard1', url => '{home}'",
             "22023 | the url of shard \"shard1\" leads to another database | The database there is shard \"shard0\".",
         ),
+        (
+            "'shard1', replication_url => '{home}'",
+            "22023 | the replication_url of shard \"shard1\" leads to another database | The database there is shard \"shard0\".",
+        ),
     ] {
         let arguments =
             arguments.replace("{nowhere}", nowhere).replace("{foreign}", &foreign).replace("{home}", &stage.cluster.shard_url(0));
