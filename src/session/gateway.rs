@@ -87,6 +87,8 @@ pub struct Gateway {
     pub(super) drift: ArcSwap<Drift>,
     /// Set while the home shard's schema cannot be read.
     pub(super) schema_unread: parking_lot::Mutex<Option<Unread>>,
+    /// Locked by sessions whose change of the schema ends, all at once, until the catalogue is known to show it.
+    pub(super) own_ends: tokio::sync::RwLock<()>,
 }
 
 /// Never the id of a real shard: those begin at 1.
@@ -160,6 +162,7 @@ impl Gateway {
             catalog_mark: ArcSwap::default(),
             drift: ArcSwap::default(),
             schema_unread: parking_lot::Mutex::default(),
+            own_ends: tokio::sync::RwLock::default(),
             config,
             map,
             catalog: ArcSwap::from_pointee(Catalog::default()),

@@ -130,6 +130,11 @@ impl Gateway {
 
     /// Reads the schema anew, unless somebody has done so since the map changed. Cancel safe.
     pub async fn follow_schema(&self) -> Result<(), PgError> {
+        // The map may tell of a change of this proxy's before who has made it knows that it has ended.
+        drop(self.own_ends.write().await);
+        if self.has_catalog_for(&self.map.load()) {
+            return Ok(());
+        }
         let reader = self.schema_reader_since(Instant::now()).await?;
         if self.has_catalog_for(&self.map.load()) {
             return Ok(());
@@ -341,8 +346,11 @@ pub(in crate::session) async fn finish_schema_change(session: &mut Session) -> R
     if change.renames {
         session.gateway.settle_renames(&session.login.identity.user, change.id).await?;
     }
-    let ended = session.gateway.map.store().finish_schema_change(&session.login.identity.user, change.id).await?;
-    session.gateway.note_own_end(ended);
+    {
+        let _ending = session.gateway.own_ends.read().await;
+        let ended = session.gateway.map.store().finish_schema_change(&session.login.identity.user, change.id).await?;
+        session.gateway.note_own_end(ended);
+    }
     let epoch = session.gateway.map.refresh().await?;
     session.gateway.follow_schema().await?;
     if !session.gateway.map.seen_by_all(epoch, FOLLOWED_WITHIN).await? {
