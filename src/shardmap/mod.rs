@@ -76,7 +76,8 @@ pub use model::{
 };
 pub use movable::{InTheWay, MovedTableFacts, MovedTableQuestion, cascading, in_the_way, named, replica_triggers, which};
 pub use moves::{
-    Asked, CUTOVER_LEASE, DEFAULT_GRACE_MS, DRIVER_LEASE, Move, MoveId, MoveOptions, MoveState, PastMove, Progress, Term,
+    Asked, CUTOVER_LEASE, DEFAULT_GRACE_MS, DRIVER_LEASE, Move, MoveId, MoveOptions, MoveState, PastMove, Progress, ShardAddresses,
+    Term,
 };
 pub use owed::{Lost, Owed};
 pub use placement::{Emptied, NewPartition, hash_slices, spread};

@@ -11,7 +11,7 @@ use sqlx::types::Json;
 use super::changes::read;
 use super::encoding::unreadable;
 use super::error::StoreError;
-use super::model::{Epoch, GroupId, PartitionId};
+use super::model::{Epoch, GroupId, PartitionId, ShardId};
 use super::store::Store;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -269,6 +269,9 @@ pub struct Progress {
     pub error: Option<String>,
 }
 
+/// `url` and `replication_url`.
+pub type ShardAddresses = (String, Option<String>);
+
 impl Store {
     /// Refused where the partitions are not of one group and one shard, or one of them is being moved. `driver`: who is going to
     /// drive it; `None`: who comes first.
@@ -495,6 +498,13 @@ impl Store {
                 .fetch_all(&self.pool()?),
         )
         .await
+    }
+
+    /// How these shards are reached: by clients' statements, and by each other where that differs.
+    pub async fn addresses(&self, shards: &[ShardId]) -> Result<Vec<ShardAddresses>, StoreError> {
+        let ids: Vec<i32> = shards.iter().map(|id| id.0).collect();
+        let sql = "SELECT url, replication_url FROM shardgate_map.shard WHERE shard_id = ANY ($1) ORDER BY shard_id";
+        self.answered(sqlx::query_as(sql).bind(ids).fetch_all(&self.pool()?)).await
     }
 
     /// The keys of these lookup partitions, as text.

@@ -14,6 +14,7 @@ mod operators;
 mod partitioned;
 mod partitions;
 mod plans;
+mod planted;
 mod references;
 mod rollbacks;
 mod under_load;

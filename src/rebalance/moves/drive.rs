@@ -16,7 +16,7 @@ use super::moving::{Beside, Moving};
 use super::patience::{Patience, bounded_if_held};
 use super::states::{aborting, catching_up, cleaning_up, copying, cutting_over, failed, planned, preparing, switched, verifying};
 use super::stop::Stop;
-use super::{given_up, objects, one_sided, reverse, servers, terms};
+use super::{given_up, objects, one_sided, replication, reverse, servers, terms};
 use crate::failpoint::Failpoints;
 use crate::shardmap::{Asked, Lost, Move, MoveId, MoveState, Progress, Store, StoreError, Term};
 
@@ -159,6 +159,10 @@ impl Driver {
             if let Err(error) = beside.learn_primaries(&self.store).await {
                 tracing::debug!(move_id = id.0, %error, "which servers are primaries could not be read");
             }
+            // A pause ends first.
+            if state != MoveState::CuttingOver && beside.has_other_addresses(&self.store).await.unwrap_or(false) {
+                return Stop::Again("a shard has got another address, or another password".to_owned());
+            }
         }
     }
 
@@ -219,6 +223,9 @@ async fn run_state(moving: &mut Moving, is_abort_asked: bool, reason: Option<Str
     bounded_if_held(patience, Box::pin(terms::take(moving))).await?;
     if can_abort(moving.the_move.state) && Box::pin(has_gone_on(moving, is_abort_asked)).await? {
         return Ok(());
+    }
+    if !moving.the_move.holds() {
+        replication::follow_addresses(moving).await?;
     }
     match moving.the_move.state {
         MoveState::CuttingOver => {

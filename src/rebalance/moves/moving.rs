@@ -14,8 +14,8 @@ use super::stop::Stop;
 use crate::config::ShardUrl;
 use crate::failpoint::Failpoints;
 use crate::shardmap::{
-    CutOver, Epoch, Group, MapSnapshot, Move, MoveId, MoveServers, MoveState, Primary, Progress, ProxyBehind, Shard, ShardId,
-    Store, StoreError, Term,
+    CutOver, Epoch, Group, MapSnapshot, Move, MoveId, MoveServers, MoveState, Primary, Progress, ProxyBehind, Shard,
+    ShardAddresses, ShardId, Store, StoreError, Term,
 };
 
 /// Not `Debug`: holds passwords.
@@ -52,6 +52,8 @@ pub(super) struct Beside {
     pub(super) quiet: Arc<tokio::sync::Mutex<()>>,
     /// Of both sides: who has a connection to a server hears when it is the primary no more.
     pub(super) primaries: Arc<parking_lot::Mutex<Primaries>>,
+    /// By which both sides were opened, and reach each other.
+    pub(super) addresses: Arc<parking_lot::Mutex<Vec<ShardAddresses>>>,
 }
 
 type Primaries = Vec<(ShardId, Arc<Primary>)>;
@@ -65,6 +67,14 @@ impl Beside {
             known.iter().filter(|(known, _)| *known == id).for_each(|(_, primary)| primary.learn(server));
         }
         Ok(())
+    }
+
+    /// Somebody has given one of the sides another address, or another password.
+    pub(super) async fn has_other_addresses(&self, store: &Store) -> Result<bool, StoreError> {
+        let ids: Vec<ShardId> = self.primaries.lock().iter().map(|(id, _)| *id).collect();
+        let now = store.addresses(&ids).await?;
+        let known = self.addresses.lock();
+        Ok(!known.is_empty() && *known != now)
     }
 }
 
@@ -85,13 +95,18 @@ impl Moving {
         };
         let (to_source, to_target) = (connection(source)?, connection(target)?);
         let id = the_move.id;
+        *beside.addresses.lock() = addresses_in(&replication_urls, [source, target]);
         *beside.primaries.lock() = [source, target].map(|shard| (shard.id, Arc::clone(&shard.primary))).to_vec();
         let patience = Patience::of(&the_move);
         let opening = [source, target].map(|shard| Box::pin(open(shard, (id, term), patience)));
         let [opening_source, opening_target] = opening;
-        let (mut at_source, at_target) = tokio::try_join!(opening_source, opening_target)?;
+        let (at_source, at_target) = tokio::try_join!(opening_source, opening_target)?;
         for shard in [source, target] {
             tell_primary(driver, shard).await?;
+        }
+        let (mut at_source, mut at_target) = (at_source, at_target);
+        for site in [&mut at_source, &mut at_target] {
+            site.has_planted_term = driver.points.has_planted("move.no_term");
         }
         Ok(Self {
             store: store.clone(),
@@ -161,6 +176,11 @@ impl Moving {
         self.points.reach(&format!("move.{name}")).await;
     }
 
+    /// Is this mistake planted?
+    pub(super) fn has_planted(&self, name: &str) -> bool {
+        self.points.has_planted(&format!("move.{name}"))
+    }
+
     /// One that both ways have: `held`, and `back_held` on the way back.
     pub(super) async fn reach_on_way(&self, direction: Direction, name: &str) {
         match direction {
@@ -215,6 +235,13 @@ impl Moving {
         self.store.keep_move(self.the_move.id, self.term, &told).await?;
         Ok(())
     }
+}
+
+/// By the shards' numbers, as [`Store::addresses`] gives them.
+fn addresses_in(replication_urls: &[(String, String)], mut shards: [&Arc<Shard>; 2]) -> Vec<ShardAddresses> {
+    shards.sort_by_key(|shard| shard.id);
+    let own = |shard: &Shard| replication_urls.iter().find(|(name, _)| *name == shard.name).map(|(_, url)| url.clone());
+    shards.iter().map(|shard| (shard.url.clone(), own(shard))).collect()
 }
 
 /// One side.

@@ -126,6 +126,11 @@ pub(super) fn close_gate(id: MoveId) -> String {
     format!("TRUNCATE {};", gate_table(id))
 }
 
+/// A mistake that a test plants: writers that are in are not waited for, and old snapshots see the row.
+pub(super) fn delete_gate_row(id: MoveId) -> String {
+    format!("DELETE FROM {};", gate_table(id))
+}
+
 /// The same where nobody has opened it, which does not wait for its readers.
 pub(super) fn close_gate_again(id: MoveId) -> String {
     format!("DO $close$ BEGIN IF EXISTS (SELECT FROM {gate}) THEN TRUNCATE {gate}; END IF; END $close$;", gate = gate_table(id))

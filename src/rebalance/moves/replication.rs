@@ -34,6 +34,42 @@ pub(super) async fn end(moving: &mut Moving, direction: Direction) -> Result<(),
     }
 }
 
+/// A subscription connects by what it was told when it was made: it is told where the publisher is now, and by which password. Where that is the
+/// same its worker goes on undisturbed.
+pub(super) async fn follow_addresses(moving: &mut Moving) -> Result<(), Stop> {
+    for direction in [Direction::Forward, Direction::Back] {
+        let name = direction.name(moving.the_move.id);
+        if moving.subscriber(direction).value::<bool>(&has_subscription(&name)).await? {
+            let connection = quoted_literal(moving.connection(direction));
+            moving.subscriber(direction).act(&format!("ALTER SUBSCRIPTION {name} CONNECTION {connection}")).await?;
+        }
+    }
+    Ok(())
+}
+
+fn has_subscription(name: &str) -> String {
+    format!(
+        "SELECT EXISTS (SELECT FROM pg_subscription
+                        WHERE subname = '{name}' AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database()))"
+    )
+}
+
+/// What is said of a subscription whose worker does not read from the publisher. `None`: it reads, or the publisher has no slot.
+pub(super) async fn disconnected(moving: &mut Moving, direction: Direction) -> Result<Option<String>, Stop> {
+    let idle = format!(
+        "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = '{}' AND NOT active)",
+        direction.name(moving.the_move.id)
+    );
+    if !moving.publisher(direction).value::<bool>(&idle).await? {
+        return Ok(None);
+    }
+    let (publisher, subscriber) = (&moving.publisher(direction).name.clone(), &moving.subscriber(direction).name);
+    Ok(Some(format!(
+        "shard \"{subscriber}\" has no connection to shard \"{publisher}\", whose rows it copies: the log of its server says why. It connects by \
+         the replication_url of \"{publisher}\", or by its url where there is none"
+    )))
+}
+
 /// All that the source has of the copy. The target is not asked: it may be gone.
 pub(super) async fn end_copy(source: &mut Site, the_move: &Move) -> Result<(), Stop> {
     unpublish(source, &Direction::Forward.name(the_move.id)).await?;
@@ -74,9 +110,7 @@ fn drop_subscription(name: &str) -> String {
 
 /// `false`: there is none.
 async fn stop_subscription(subscriber: &mut Site, name: &str) -> Result<bool, Stop> {
-    let here = format!("subname = '{name}' AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())");
-    let exists = format!("SELECT EXISTS (SELECT FROM pg_subscription WHERE {here})");
-    if !subscriber.value::<bool>(&exists).await? {
+    if !subscriber.value::<bool>(&has_subscription(name)).await? {
         return Ok(false);
     }
     subscriber.act(&format!("ALTER SUBSCRIPTION {name} DISABLE")).await?;

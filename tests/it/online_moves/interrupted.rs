@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::kills::{ENDED_WITHIN, Part, Stage};
 use super::{partitions_on, rebalance};
-use crate::support::{Cluster, Frozen};
+use crate::support::{Cable, Cluster, Frozen};
 
 /// Of the move that was planned last.
 async fn shown(stage: &Stage, expression: &str) -> String {
@@ -112,4 +112,54 @@ async fn a_way_back_is_known_before_anything_of_it_is_made() {
     assert!(rolled_back.status.success(), "{}", String::from_utf8_lossy(&rolled_back.stderr));
     assert_eq!(stage.ended().await, "aborted");
     stage.is_whole(&stage.proxy.connect().await, "a way back that was begun twice", 0).await;
+}
+
+/// Replication connects by the new address as well: of a move that has not switched, and of one that can be rolled back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_that_gets_another_address_in_the_middle_of_a_move() {
+    let stage = Stage::start(Cluster::separate_servers(2).await).await;
+    let list = partitions_on(&stage.proxy, "t", "a").await[..2].iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let source = behind_a_cable(&stage, 0).await;
+    let moved = ["move", "--to", "b", "--max-pause", "3s", "--grace", "1h", "--manual-cutover", "--partition", list.as_str()];
+    let driver = stage.command(&moved);
+    let map = stage.cluster.connect_map().await;
+    let follows = "SELECT count(*) FROM shardgate_map.move WHERE state = 'catching_up'";
+    let deadline = Instant::now() + ENDED_WITHIN;
+    while map.query_one(follows, &[]).await.expect("moves").get::<_, i64>(0) == 0 {
+        assert!(Instant::now() < deadline, "the move does not catch up");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    leads_past_the_cable(&stage, source, 0).await;
+    let client = stage.proxy.connect().await;
+    assert_eq!(client.execute("UPDATE t SET v = v + 1", &[]).await.expect("by the new address"), 500);
+    let target = behind_a_cable(&stage, 1).await;
+    let id = shown(&stage, "m.move_id").await;
+    let cut_over = stage.command(&["cutover", &id]);
+    until_shown(&stage, "m.journal ->> 'settled'", |settled| settled == "true").await;
+    leads_past_the_cable(&stage, target, 1).await;
+    assert_eq!(client.execute("UPDATE t SET v = v + 1", &[]).await.expect("by the new address"), 500);
+    let back = stage.command(&["rollback", &id]);
+    assert_eq!(stage.ended().await, "aborted");
+    drop((driver, cut_over, back));
+    stage.is_whole(&client, "another address", 1000).await;
+}
+
+/// Everybody reaches the shard over it.
+async fn behind_a_cable(stage: &Stage, shard: usize) -> Cable {
+    let target = format!("127.0.0.1:{}", stage.cluster.shard_server(shard).port());
+    let cable = Cable::to(target.parse().expect("an address")).await;
+    let url = stage.cluster.shard_url(shard).replace(&target, &cable.address().to_string());
+    alter_url(stage, shard, &url).await;
+    cable
+}
+
+/// The address by which it was reached leads nowhere.
+async fn leads_past_the_cable(stage: &Stage, cable: Cable, shard: usize) {
+    cable.refuse();
+    alter_url(stage, shard, &stage.cluster.shard_url(shard)).await;
+}
+
+async fn alter_url(stage: &Stage, shard: usize, url: &str) {
+    let alter = format!("SELECT shardgate.alter_shard('{}', url => '{url}')", ["a", "b"][shard]);
+    stage.proxy.connect().await.batch_execute(&alter).await.expect("alter_shard");
 }

@@ -1,7 +1,7 @@
 //! What is in the way of a move that goes on: a server that stays away, a lost connection, an abort in the middle of a copy. The stage of
 //! these, and of the kill matrix ([`super::matrix`]).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,20 +26,33 @@ pub(super) struct Stage {
 
 impl Stage {
     pub(super) async fn start(cluster: Cluster) -> Self {
-        Self::start_on(Arc::default(), cluster).await
+        Self::start_on(Arc::default(), cluster, options()).await
+    }
+
+    /// Whoever drives a move makes this mistake, where one is planted.
+    pub(super) async fn start_planted(cluster: Cluster, mistakes: &Path, planted: Option<&str>) -> Self {
+        if let Some(name) = planted {
+            std::fs::write(mistakes.join(format!("planted.move.{name}")), "").expect("planted");
+        }
+        let options = ProxyOptions { failpoints: Some(mistakes.to_owned()), ..options() };
+        let stage = Self::start_on(Arc::default(), cluster, options).await;
+        if let Some(name) = planted {
+            std::fs::write(stage.path(&format!("planted.move.{name}")), "").expect("planted");
+        }
+        stage
     }
 
     /// Every part on a machine of its own.
     pub(super) async fn on_machines(machines: Arc<[Machine]>) -> Self {
         let servers = [Part::Map, Part::Source, Part::Target].map(|part| &machines[part.machine()]);
         let cluster = Cluster::on_machines(&servers).await;
-        Self::start_on(machines, cluster).await
+        Self::start_on(machines, cluster, options()).await
     }
 
-    async fn start_on(machines: Arc<[Machine]>, cluster: Cluster) -> Self {
+    async fn start_on(machines: Arc<[Machine]>, cluster: Cluster, options: ProxyOptions) -> Self {
         let proxy = match machines.last() {
             Some(machine) => proxy_on(machine, &cluster),
-            None => Proxy::start(&cluster, options()),
+            None => Proxy::start(&cluster, options),
         };
         let admin = proxy.connect().await;
         admin.batch_execute(&format!("SELECT shardgate.add_shard('a', '{}')", cluster.shard_url(0))).await.expect("add_shard");
@@ -151,8 +164,12 @@ impl Stage {
     }
 
     pub(super) async fn until_reached(&self, point: &str) {
+        self.until_reached_within(point, ENDED_WITHIN).await;
+    }
+
+    pub(super) async fn until_reached_within(&self, point: &str, patience: Duration) {
         let reached = self.path(&format!("move.{point}.reached"));
-        let deadline = Instant::now() + ENDED_WITHIN;
+        let deadline = Instant::now() + patience;
         while !reached.exists() {
             assert!(Instant::now() < deadline, "{point} is not reached");
             tokio::time::sleep(Duration::from_millis(5)).await;

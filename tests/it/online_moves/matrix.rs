@@ -15,7 +15,7 @@ use super::partitions_on;
 use crate::support::{Backup, Cluster, Frozen, Machine, Proxy, on_machines, volume};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+pub(super) enum Fault {
     Killed,
     /// With all of its connections, until the move has ended; a server for some seconds.
     Frozen,
@@ -31,7 +31,7 @@ enum Fault {
 
 /// What is done with the partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     /// Moved, without a way back.
     There,
     /// Moved, with a way back for a second.
@@ -45,7 +45,7 @@ enum Way {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Cell(Part, Fault, Way, &'static str);
+pub(super) struct Cell(pub(super) Part, pub(super) Fault, pub(super) Way, pub(super) &'static str);
 
 /// In the order in which a move comes to them.
 const BEFORE_THE_HOLD: [(Way, &str); 10] = [
@@ -149,9 +149,9 @@ impl Cell {
 }
 
 /// A stage, and what was written there.
-struct Play {
-    stage: Stage,
-    written: i64,
+pub(super) struct Play {
+    pub(super) stage: Stage,
+    pub(super) written: i64,
 }
 
 impl Play {
@@ -172,7 +172,7 @@ impl Play {
         self.written += 500;
     }
 
-    async fn cell(&mut self, cell: &Cell) {
+    pub(super) async fn cell(&mut self, cell: &Cell) {
         let Cell(part, fault, way, point) = *cell;
         let before = partitions_on(&self.stage.proxy, "t", "a").await;
         let list = format!("{},{}", before[0], before[1]);

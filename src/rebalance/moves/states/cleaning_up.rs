@@ -12,7 +12,9 @@ use crate::shardmap::{Epoch, MoveState};
 
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     no_older_statement(moving, "opened").await?;
-    replication::end_all(moving).await?;
+    if !moving.has_planted("replication_left") {
+        replication::end_all(moving).await?;
+    }
     confirm_owner(moving).await?;
     servers::confirm_primaries(moving).await?;
     if !moving.the_move.remembers("unverified")

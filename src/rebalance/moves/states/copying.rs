@@ -39,6 +39,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     let mut rows = BTreeMap::new();
     let mut last: Option<(Copied, Instant)> = None;
     let mut looked: Option<Instant> = None;
+    let mut idle_since: Option<Instant> = None;
     loop {
         let followed = followed(moving, Direction::Forward).await?;
         if followed.is_complete(moving.tables.len()) {
@@ -54,6 +55,18 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
             looked = Some(Instant::now());
             if let Some(reason) = replication::excess(&mut moving.source, Direction::Forward, &moving.the_move).await? {
                 return Err(Stop::Abort(reason));
+            }
+            let disconnected = replication::disconnected(moving, Direction::Forward).await?;
+            let since = *idle_since.get_or_insert_with(Instant::now);
+            match disconnected {
+                Some(reason) if since.elapsed() > CONNECTED_WITHIN => moving.waits_for(Some(reason)),
+                Some(_) => {}
+                None => {
+                    if since.elapsed() > CONNECTED_WITHIN {
+                        moving.waits_for(None);
+                    }
+                    idle_since = None;
+                }
             }
             let copied = look(moving, &mut rows, followed.ready).await?;
             last = match last {
@@ -141,4 +154,6 @@ async fn look(moving: &mut Moving, rows: &mut BTreeMap<i64, i64>, tables: i64) -
 /// How often it is looked at whether the copy is complete; how far it is.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// Servers try every five seconds.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
 const STALLED_AFTER: Duration = Duration::from_secs(600);

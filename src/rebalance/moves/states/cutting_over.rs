@@ -113,6 +113,9 @@ fn held_for(moving: &mut Moving, direction: Direction) {
 
 /// The new owner has been told that it owns the set: nothing leads to the old one. Also where the first act is yet to come.
 pub(in super::super) async fn has_switched(moving: &mut Moving, direction: Direction) -> Result<bool, Stop> {
+    if moving.has_planted("switch_forgotten") {
+        return Ok(false);
+    }
     let decided = format!("SELECT EXISTS (SELECT FROM shardgate.switched WHERE move_id = {})", moving.the_move.id.0);
     let site = moving.subscriber(direction);
     let can_know = site.value::<bool>("SELECT pg_catalog.to_regclass('shardgate.switched') IS NOT NULL").await?;
@@ -170,7 +173,9 @@ async fn fence(
     let number = close(moving, direction, deadline).await?;
     pause.passed("close");
     moving.reach_on_way(direction, "fenced").await;
-    marker::arrival(moving, direction, number).await?;
+    if !moving.has_planted("switch_before_marker") {
+        marker::arrival(moving, direction, number).await?;
+    }
     pause.passed("marker");
     make_durable(moving, direction, before).await?;
     pause.passed("durable");
@@ -185,7 +190,9 @@ async fn make_durable(moving: &mut Moving, direction: Direction, before: &Before
     let unchanged = |known: &str| objects::require(INCARNATION, &quoted_literal(known), "a server was restarted");
     let is_complete = copying::require_complete(id, direction, moving.tables.len());
     let advance = if advances_way_back(moving, direction) { reverse::advance_to_flushed(id) } else { String::new() };
-    let durable = format!("{advance}{}{}", unchanged(&before.subscriber), objects::marker(id, before.receipt));
+    let flushed = if moving.has_planted("not_durable") { "SET LOCAL synchronous_commit = off;" } else { "" };
+    let is_complete = format!("{flushed}{is_complete}");
+    let durable = format!("{flushed}{advance}{}{}", unchanged(&before.subscriber), objects::marker(id, before.receipt));
     let (publisher, subscriber) = moving.sides(direction);
     // The marker has arrived: all that the publisher has to be is the one that has sent it.
     let publisher_unchanged = unchanged(&before.publisher);
@@ -210,7 +217,8 @@ async fn close(moving: &mut Moving, direction: Direction, deadline: Instant) -> 
         &quoted_literal(known_shapes(moving, direction)),
         "a table of the move was changed, truncated or rewritten since it was prepared",
     );
-    let text = format!("{}{check}{}", objects::close_gate(id), objects::marker(id, number));
+    let closed = if moving.has_planted("gate_is_a_row") { objects::delete_gate_row(id) } else { objects::close_gate(id) };
+    let text = format!("{closed}{check}{}", objects::marker(id, number));
     let patience = deadline.saturating_duration_since(Instant::now());
     moving.publisher(direction).act_within(&text, patience).await?;
     Ok(number)

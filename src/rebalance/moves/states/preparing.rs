@@ -19,7 +19,7 @@ pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     exclude(moving).await?;
     moving.reach("excluding").await;
     let residue = objects::add_residue(id, group, &moving.keys.residue_values(&moving.group.key_types));
-    moving.target.act(&format!("{residue}{}", objects::gate(id, false))).await?;
+    moving.target.act(&format!("{residue}{}", objects::gate(id, moving.has_planted("no_gate_at_target")))).await?;
     moving.source.act(&objects::gate(id, true)).await?;
     for table in &moving.tables {
         let triggers = objects::gate_triggers(id, table);

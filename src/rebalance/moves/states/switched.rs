@@ -115,7 +115,8 @@ pub(in super::super) async fn take_over(
     };
     passed(&mut pause, "residue");
     let decided = objects::decide(id, incarnation);
-    let opened = format!("{decided}{}{}", objects::remove_residue(id, group), objects::open_gate(id));
+    let locked = if moving.has_planted("opened_by_truncate") { objects::close_gate(id) } else { String::new() };
+    let opened = format!("{decided}{}{locked}{}", objects::remove_residue(id, group), objects::open_gate(id));
     moving.subscriber(direction).act(&opened).await?;
     moving.reach_on_way(direction, "target_opened").await;
     passed(&mut pause, "open");
@@ -207,7 +208,9 @@ async fn finish(moving: &mut Moving, verifies: bool) -> Result<(), Stop> {
         moving.reach("verified_again").await;
         moving.remember("finishing", json!(true)).await?;
     }
-    replication::end_all(moving).await?;
+    if !moving.has_planted("replication_left") {
+        replication::end_all(moving).await?;
+    }
     moving.reach("reverse_ended").await;
     moving.advance(MoveState::CleaningUp, json!({ "finishing": true, "reverse_ended": true })).await
 }
