@@ -24,7 +24,7 @@ use crate::session::{Failure, Session};
 use crate::shard_key::{Format, oid};
 use crate::sql::analysis::{Analysis, ProxyRows, Scope, ShardgateCall};
 use crate::sql::rewrite::blanks::in_its_place;
-use crate::sql::utility::shardgate_call::{declaration_among, not_alone};
+use crate::sql::utility::shardgate_call::{UNIQUE_ID, declaration_among, not_alone};
 use crate::wire::{Bind, FieldDescription};
 
 /// What is routed next is what the client runs, and no part of it. A named portal may be executed later, or never, and the call is made
@@ -136,6 +136,15 @@ async fn answers_of(
     for call in calls {
         let asked = declared_call(call, inputs)?;
         let key = declare::arguments_in_from(&asked)?;
+        // The map database finds a call's rows by its arguments: the two would have one number.
+        if call.function == UNIQUE_ID && answers.contains_key(&call.function) {
+            return Err(PgError::unsupported(
+                "shardgate.unique_id() is not supported twice in FROM",
+                "Each of its calls there would give the same number.",
+                "Call it once for each statement, or in the select list: SELECT shardgate.unique_id(), shardgate.unique_id().",
+            )
+            .into());
+        }
         let answer = Box::pin(call_declared(session, asked)).await?;
         let row = |row: &Vec<Option<String>>| {
             let columns = answer.columns.iter().map(|(name, _)| name.clone());
