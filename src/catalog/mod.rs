@@ -300,7 +300,8 @@ pub struct Function {
     pub schema: String,
     pub name: String,
     pub argument_count: usize,
-    /// Of those that a call gives by their places; empty where these are not those of the declaration (OUT arguments of procedures).
+    /// Of those that a call gives by their places; empty where these are not those of the declaration (OUT arguments of
+    /// procedures before others).
     pub argument_types: Vec<Oid>,
     /// Of those that a call gives; an empty one has none. No list: none of them has one.
     pub argument_names: Vec<String>,

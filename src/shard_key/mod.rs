@@ -50,6 +50,14 @@ pub enum KeyType {
     Numeric,
 }
 
+impl KeyType {
+    /// Is a value of this type, as a function has it, the same key in a column of that type? Integers of all widths are equal and hash alike.
+    pub fn is_alike(self, other: Self) -> bool {
+        let is_integer = |of: Self| matches!(of, Self::Int2 | Self::Int4 | Self::Int8);
+        self == other || (is_integer(self) && is_integer(other))
+    }
+}
+
 /// One column's value, not null. Equal values of one type are equal here and hash alike.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KeyDatum {

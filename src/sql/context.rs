@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::catalog::{Catalog, Function, Oid};
-use crate::shardmap::MapSnapshot;
+use crate::shardmap::{DeclaredFunction, MapSnapshot};
 
 /// The schema, the map and the session's settings under which a text is read.
 #[derive(Clone, Debug)]
@@ -23,6 +23,12 @@ pub struct Context {
 }
 
 impl Context {
+    /// What was declared of the function as it is.
+    pub fn declared(&self, function: &Function) -> Option<&DeclaredFunction> {
+        let declared = self.map.functions.get(&(function.schema.clone(), function.name.clone()))?;
+        declared.is_of(|| self.catalog.fingerprint(function)).then_some(declared)
+    }
+
     /// Comparison operators are the catalogue's own: no schema on the path defines others.
     pub fn has_plain_operators(&self, search_path: &[String]) -> bool {
         !search_path.iter().any(|schema| self.catalog.operator_schemas.contains(schema))

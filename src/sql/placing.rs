@@ -357,7 +357,7 @@ pub fn hidden_hint(notes: &Notes, table: &str) -> String {
     let by = notes.hidden_by.as_deref().unwrap_or_default();
     match &notes.declaration {
         _ if notes.lacks_key => {
-            "The function touches rows of one shard key: give that by its place, as a constant or a parameter, \
+            "The function touches rows of one shard key: give that as a constant or a parameter, \
                                  or restrict the statement to one shard key."
                 .to_owned()
         }

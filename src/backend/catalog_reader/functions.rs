@@ -86,7 +86,7 @@ SELECT p.oid::int8 AS oid, n.nspname::text AS schema, p.proname::text AS name,
        format('%s.%s(%s)', n.nspname, p.proname, pg_get_function_identity_arguments(p.oid)) AS signature,
        p.pronargs AS argument_count,
        ARRAY(SELECT a.type::int8 FROM unnest(p.proargtypes) WITH ORDINALITY a (type, place)
-             WHERE p.prokind <> 'p' OR p.proallargtypes IS NULL ORDER BY a.place) AS argument_types,
+             WHERE p.prokind <> 'p' OR coalesce(array_to_string(p.proargmodes, ''), '') !~ 'o[ibv]' ORDER BY a.place) AS argument_types,
        ARRAY(SELECT coalesce(a.name, '') FROM unnest(p.proargnames, p.proargmodes::text[]) WITH ORDINALITY a (name, mode, place)
              WHERE coalesce(a.mode, 'i') IN ('i', 'b', 'v') ORDER BY a.place) AS argument_names,
        ARRAY(SELECT coalesce(a.name, '') FROM unnest(p.proargnames, p.proargmodes::text[]) WITH ORDINALITY a (name, mode, place)

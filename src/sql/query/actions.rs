@@ -64,7 +64,9 @@ impl<'c> Reader<'c> {
                 None => part.closure,
             };
             let closure = match closure {
-                Closure::Known(references) if part.is_of_row => Closure::Known(self.without_keyed(relation, function, references)),
+                Closure::Known(references) if part.is_of_row || is_declared => {
+                    Closure::Known(self.without_keyed(relation, function, references))
+                }
                 other => other,
             };
             match closure {

@@ -325,7 +325,10 @@ impl<'c> Reader<'c> {
             }
         };
         let Some(key) = references.reads.iter().chain(&references.writes).find_map(key_type) else { return };
-        let argument = function.argument_types.iter().position(|argument| KeyType::of_column(*argument) == Some(key));
+        let place = |is_key: &dyn Fn(KeyType) -> bool| {
+            function.argument_types.iter().position(|argument| KeyType::of_column(*argument).is_some_and(is_key))
+        };
+        let argument = place(&|argument| argument == key).or_else(|| place(&|argument| argument.is_alike(key)));
         // Where it is known which argument gives the key, nothing is left to be said of it.
         if let Some(argument) = argument.filter(|_| !self.is_declared(function) && !self.notes.lacks_key) {
             let text = shardgate_call::declaration(&self.context.catalog, function, references, Some(argument + 1));
@@ -352,8 +355,7 @@ impl<'c> Reader<'c> {
 
     /// What was declared of the function as it is.
     pub(super) fn declared(&self, function: &Function) -> Option<&'c DeclaredFunction> {
-        let declared = self.context.map.functions.get(&(function.schema.clone(), function.name.clone()))?;
-        declared.is_of(|| self.context.catalog.fingerprint(function)).then_some(declared)
+        self.context.declared(function)
     }
 
     /// What a function touches: declared, or proven from its body.

@@ -116,7 +116,10 @@ impl<'c> Given<'c> {
         let TableKind::Sharded { key, .. } = &table.kind else { return None };
         let of_function = |trigger: &&Trigger| trigger.function == function.oid;
         let triggers = || relation.triggers.iter().filter(of_function);
-        let is_of_rows = triggers().next().is_some() && triggers().all(|trigger| trigger.is_row && !trigger.is_instead);
+        // That one of a statement touches rows of the keys that were written can only be declared.
+        let is_declared = context.declared(function).is_some();
+        let is_of_rows =
+            triggers().next().is_some() && triggers().all(|trigger| (trigger.is_row || is_declared) && !trigger.is_instead);
         let by = By::Row {
             relation,
             lacks_old: triggers().any(|trigger| trigger.fires_on.insert),
@@ -125,15 +128,15 @@ impl<'c> Given<'c> {
         is_of_rows.then(|| Self { group: group.id, key, by })
     }
 
-    /// Of the first sharded table's group, whose key is one column of the argument's type: a value of another type would be converted before
-    /// the function sees it.
+    /// Of the first sharded table's group, whose key is one column of the argument's type, or both are integers: a value of another type would be converted
+    /// before the function sees it.
     fn by_argument(context: &'c Context, function: &Function, references: &References, argument: usize) -> Option<Self> {
         let argument_type = KeyType::of_column(*function.argument_types.get(argument)?)?;
         let mut touched = references.reads.iter().chain(&references.writes);
         touched.find_map(|oid| match relations::placed(context, context.catalog.relations.get(oid)?, true) {
             Resolved::Sharded { table, group, .. } => match &table.kind {
                 TableKind::Sharded { key, .. } => match key.as_slice() {
-                    [column] if column.column_type == argument_type => {
+                    [column] if column.column_type.is_alike(argument_type) => {
                         Some(Some(Self { group: group.id, key, by: By::Argument(argument) }))
                     }
                     _ => Some(None),

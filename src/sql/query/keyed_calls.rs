@@ -97,12 +97,13 @@ impl Reader<'_> {
     fn group_of_argument(&mut self, function: &Function, at: CallAt<'_, '_>, place: usize) -> Option<GroupId> {
         // RETURNING may see another key than the row was found by.
         let is_output = at.place == Place::Output && self.notes.effect() != Effect::Write;
-        let argument = given_by_place(at.call, place).filter(|_| is_output)?;
+        let argument = given(function, at.call, place).filter(|_| is_output)?;
         let argument_type = KeyType::of_column(*function.argument_types.get(place)?)?;
         let Operand::Term(term, _) = self.operand(argument, at.frame) else { return None };
         let LeafKind::Sharded { group, key } = &self.leaves.get(term.column.leaf)?.kind else { return None };
         let [key] = key.as_slice() else { return None };
-        let is_whole_key = term.function.is_none() && key.term.column == term.column && key.column.column_type == argument_type;
+        let is_whole_key =
+            term.function.is_none() && key.term.column == term.column && key.column.column_type.is_alike(argument_type);
         is_whole_key.then_some(group.id)
     }
 
@@ -120,7 +121,7 @@ impl Reader<'_> {
     fn argument(&mut self, function: &Function, call: &nodes::FuncCall, place: usize) -> Option<(KeyValue, KeyType)> {
         // A value of another type would be converted before the function sees it.
         let argument_type = KeyType::of_column(*function.argument_types.get(place)?)?;
-        match self.operand(given_by_place(call, place)?, &Frame::default()) {
+        match self.operand(given(function, call, place)?, &Frame::default()) {
             Operand::Value(value) => Some((value, argument_type)),
             Operand::Term(..) | Operand::Other => None,
         }
@@ -135,7 +136,7 @@ impl Reader<'_> {
         let Resolved::Sharded { table, group, .. } = relations::placed(self.context, relation, true) else { return None };
         let TableKind::Sharded { key, .. } = &table.kind else { return None };
         let [key] = key.as_slice() else { return None };
-        let column = relation.column(&key.column).filter(|_| key.column_type == argument_type)?;
+        let column = relation.column(&key.column).filter(|_| key.column_type.is_alike(argument_type))?;
         let value = value.clone();
         let test = match stores {
             true => Test::Stored(StoredValue { value, typmod: column.typmod, is_not_null: column.is_not_null }),
@@ -146,9 +147,17 @@ impl Reader<'_> {
     }
 }
 
-fn given_by_place(call: &nodes::FuncCall, place: usize) -> Option<Node<'_>> {
-    let is_by_place = !call.func_variadic && !call.args().iter().any(|argument| matches!(argument, Node::NamedArgExpr(_)));
-    call.args().get(place).filter(|_| is_by_place)
+/// What the call gives for the argument at this place, by its place or its name.
+fn given<'n>(function: &Function, call: &'n nodes::FuncCall, place: usize) -> Option<Node<'n>> {
+    if call.func_variadic {
+        return None;
+    }
+    let name = function.argument_names.get(place).filter(|name| !name.is_empty());
+    let named = call.args().iter().find_map(|argument| match argument {
+        Node::NamedArgExpr(named) => (named.name().is_some() && named.name() == name.map(String::as_str)).then(|| named.arg()),
+        _ => None,
+    });
+    named.or_else(|| call.args().get(place).filter(|argument| !matches!(argument, Node::NamedArgExpr(_))))
 }
 
 #[cfg(test)]
@@ -230,6 +239,7 @@ mod tests {
             "SELECT coalesce(f(x.k), 'none'), count(*) FROM t x WHERE x.k = 3 GROUP BY 1",
             "SELECT f(u.k) FROM t JOIN u ON u.k = t.k WHERE t.k = $1",
             "SELECT (SELECT f(t.k)) FROM t WHERE k = 3",
+            "SELECT f(key => k) FROM t WHERE k = 3",
         ] {
             assert!(is_of_row(statement, reads), "{statement}");
         }
@@ -237,7 +247,7 @@ mod tests {
             "SELECT f(a) FROM t WHERE k = 3",
             "SELECT f(k + 0) FROM t WHERE k = 3",
             "SELECT f(k) FROM t",
-            "SELECT f(key => k) FROM t WHERE k = 3",
+            "SELECT f(other => k) FROM t WHERE k = 3",
             "SELECT a FROM t WHERE k = 3 AND f(k) > 'a'",
             "UPDATE t SET k = 4 WHERE k = 3 RETURNING f(k)",
         ] {

@@ -20,7 +20,10 @@ use super::relations::{self, Resolved};
 use super::scope::Frame;
 use super::with::CteList;
 use super::{Block, Body, Bound, Column, Facts, FromItem, Output, Predicate, Term};
-use crate::catalog::{Access, BlockCall, Call, CallSets, Closure, Oid, References, Relation, Trigger, TriggerEvents, mentions};
+use crate::catalog::{
+    Access, BlockCall, Call, CallSets, Closure, Function, Oid, References, Relation, Trigger, TriggerEvents, mentions,
+    quoted_identifier,
+};
 use crate::error::PgError;
 use crate::shard_key::KeyColumn;
 use crate::shardmap::GroupId;
@@ -251,11 +254,17 @@ impl<'c> Reader<'c> {
         }
     }
 
-    /// What a BEFORE trigger makes of a row may differ from copy to copy.
+    /// What a BEFORE trigger makes of a row may differ from copy to copy, but for one whose function is IMMUTABLE: by that its owner says that
+    /// it makes the same of the same row.
     pub fn check_copied_triggers(&mut self, relation: &Relation, events: TriggerEvents) {
-        let mut triggers = self.context.catalog.family(relation).into_iter().flat_map(|member| &member.triggers);
-        if let Some(trigger) = triggers.find(|trigger| trigger.is_before && trigger.is_row && trigger.fires_on.meets(events)) {
-            self.notes.volatile.get_or_insert_with(|| format!("Trigger \"{}\"", trigger.name));
+        let catalog = &self.context.catalog;
+        let function = |trigger: &Trigger| catalog.functions.get(&trigger.function);
+        let differs = |trigger: &Trigger| function(trigger).is_none_or(|function| function.volatility != 'i');
+        let fires = |trigger: &Trigger| trigger.is_before && trigger.is_row && trigger.fires_on.meets(events);
+        for member in catalog.family(relation) {
+            if let Some(trigger) = member.triggers.iter().find(|trigger| fires(trigger) && differs(trigger)) {
+                self.notes.refuse(copied_trigger(trigger, function(trigger), member));
+            }
         }
     }
 
@@ -495,5 +504,19 @@ pub fn key_update(column: &str) -> PgError {
         format!("cannot update shard key column \"{column}\""),
         "Changing it could move the row to another shard.",
         "Delete the row and insert it with the new key.",
+    )
+}
+
+fn copied_trigger(trigger: &Trigger, function: Option<&Function>, table: &Relation) -> PgError {
+    let name = |schema: &str, name: &str| format!("{}.{}", quoted_identifier(schema), quoted_identifier(name));
+    let (quoted, table) = (quoted_identifier(&trigger.name), name(&table.schema, &table.name));
+    let function = function.map(|function| name(&function.schema, &function.name)).unwrap_or_default();
+    PgError::unsupported(
+        "this write to a reference table is not supported",
+        format!("Trigger {quoted} would make another value on each shard, perhaps."),
+        format!(
+            "If it makes the same of the same row everywhere: ALTER FUNCTION {function}() IMMUTABLE. If not, as with now(): \
+             DROP TRIGGER {quoted} ON {table}, and give the value in the statement."
+        ),
     )
 }

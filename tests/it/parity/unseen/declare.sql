@@ -24,3 +24,8 @@ SELECT shardgate.declare_function('put', writes => '{journal}', key_argument => 
 SELECT shardgate.distribute_table('accts', 'k', colocate_with => 't');
 SELECT shardgate.distribute_table('lines', 'k', colocate_with => 't');
 ALTER TABLE lines ADD FOREIGN KEY (k) REFERENCES accts ON DELETE CASCADE ON UPDATE CASCADE;
+SELECT shardgate.declare_function('batches', writes => '{batch_totals}');
+SELECT shardgate.distribute_table('batch_totals', 'k', colocate_with => 't');
+SELECT shardgate.distribute_table('batched', 'k', colocate_with => 't');
+SELECT shardgate.reference_table('capped');
+SELECT shardgate.reference_table('stamped');

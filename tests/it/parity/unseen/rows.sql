@@ -12,3 +12,4 @@ INSERT INTO accts SELECT g, 'account ' || g FROM generate_series(1, 4) g;
 INSERT INTO lines SELECT g, n, 'x' FROM generate_series(1, 3) g, generate_series(1, 2) n;
 INSERT INTO bins VALUES (1, 'a', 'a');
 INSERT INTO ruled VALUES (1, 5), (2, 6);
+INSERT INTO batch_totals SELECT g, 0 FROM generate_series(1, 8) g;

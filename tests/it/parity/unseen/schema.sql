@@ -128,3 +128,23 @@ CREATE FUNCTION note_bin(i int) RETURNS int LANGUAGE sql AS 'UPDATE bins SET not
 CREATE FUNCTION empty_bin(i int) RETURNS int LANGUAGE sql AS 'DELETE FROM bins WHERE id = i RETURNING id';
 CREATE TABLE ruled (id int PRIMARY KEY, m int);
 CREATE RULE keeps AS ON DELETE TO ruled DO INSTEAD UPDATE ruled SET m = 0 WHERE id = OLD.id;
+CREATE FUNCTION v_wide(key bigint) RETURNS text LANGUAGE sql STABLE AS 'SELECT v FROM t WHERE k = key';
+CREATE FUNCTION v_small(key smallint) RETURNS text LANGUAGE plpgsql STABLE AS 'BEGIN RETURN (SELECT v FROM t WHERE k = key); END';
+CREATE FUNCTION keep_wide(key bigint, value text) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN INSERT INTO journal VALUES (key, ''WIDE'', 97, value); RETURN key; END';
+CREATE PROCEDURE put_back(key int, INOUT changed int) LANGUAGE plpgsql AS 'BEGIN INSERT INTO journal VALUES (key, ''BACK'', 97, changed); changed := key + 1; END';
+CREATE PROCEDURE put_out(key int, OUT changed int) LANGUAGE plpgsql AS 'BEGIN INSERT INTO journal VALUES (key, ''OUT'', 97, NULL); changed := key + 1; END';
+CREATE PROCEDURE put_out_first(OUT changed int, key int) LANGUAGE plpgsql AS 'BEGIN INSERT INTO journal VALUES (key, ''FIRST'', 97, NULL); changed := key + 1; END';
+CREATE TABLE capped (id int PRIMARY KEY, name text);
+CREATE FUNCTION caps() RETURNS trigger LANGUAGE plpgsql IMMUTABLE AS 'BEGIN NEW.name := initcap(NEW.name); RETURN NEW; END';
+CREATE TRIGGER caps BEFORE INSERT OR UPDATE ON capped FOR EACH ROW EXECUTE FUNCTION caps();
+CREATE TABLE stamped (id int PRIMARY KEY, at timestamptz);
+CREATE FUNCTION stamps() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.at := clock_timestamp(); RETURN NEW; END';
+CREATE TRIGGER stamps BEFORE UPDATE ON stamped FOR EACH ROW EXECUTE FUNCTION stamps();
+CREATE TABLE batched (k int NOT NULL, n int NOT NULL, PRIMARY KEY (k, n));
+CREATE TABLE batch_totals (k int PRIMARY KEY, rows int NOT NULL);
+CREATE FUNCTION batches() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE batch_totals b SET rows = b.rows + c.count FROM (SELECT k, count(*) FROM added GROUP BY k) c WHERE b.k = c.k;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER batches AFTER INSERT ON batched REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION batches();

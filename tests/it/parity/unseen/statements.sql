@@ -234,8 +234,40 @@ COMMIT;
 SELECT * FROM journal WHERE n = 99;
 --! refused
 SELECT v_of(k) FROM t;
---! refused
 SELECT v_of(key => 3);
+SELECT sum_of(3, lowest => 2);
+SELECT keep_wide(value => 'named', key => 46);
+CALL put(key => 47, value => 'by name');
+CALL put(value => 'by name', key => 48);
+--! any order
+SELECT k, what, v FROM journal WHERE v IN ('named', 'by name');
+SELECT v_wide(3), v_wide(3::int), v_wide(3::smallint);
+SELECT v_wide('4');
+SELECT v_wide(5000000000);
+SELECT v_small(5::smallint);
+--! 6
+SELECT v_wide($1);
+SELECT keep_wide(43, 'wide');
+SELECT keep_wide(5000000000, 'wide');
+CALL put_back(44, 7);
+CALL put_back(45, NULL);
+CALL put_out(46, NULL);
+--! refused
+CALL put_out_first(NULL, 47);
+--! any order
+SELECT k, what, v FROM journal WHERE n = 97;
+INSERT INTO batched VALUES (1, 1), (2, 1), (3, 1), (4, 1), (1, 2);
+INSERT INTO batched VALUES (5, 1);
+INSERT INTO batched SELECT g, 3 FROM generate_series(1, 8) g;
+SELECT * FROM batch_totals ORDER BY k;
+INSERT INTO capped VALUES (1, 'new york'), (2, 'oslo');
+UPDATE capped SET name = 'san juan' WHERE id = 2;
+INSERT INTO capped VALUES (2, 'la paz') ON CONFLICT (id) DO UPDATE SET name = excluded.name;
+SELECT * FROM capped ORDER BY id;
+INSERT INTO stamped VALUES (1, NULL);
+--! refused
+UPDATE stamped SET id = 2;
+DELETE FROM stamped;
 --! refused
 SELECT v_of(7), m FROM t;
 --! 3
