@@ -491,7 +491,7 @@ impl Session {
     }
 
     async fn route_home(&mut self, statement: &Analysis) -> Result<Route, Failure> {
-        let home = self.home()?.id;
+        let home = self.home()?;
         // Heard from every shard, it goes where the transaction can commit with it.
         let decider = self.transaction.decider.as_ref().map(|decider| decider.shard);
         if let (Command::Notify, Some(shard)) = (&statement.command, decider) {
@@ -505,7 +505,11 @@ impl Session {
             && !statement.session_calls.contains(&SessionCall::OneServer);
         match begun {
             Some(shard) if is_anywhere && !self.has_common_snapshot() => Ok(Route::Shard(self.unsharded(statement, [shard])?)),
-            Some(_) | None => self.admit(statement, self.unsharded(statement, [home])?).await,
+            None if is_anywhere && self.maintenance_of(&home).is_some() => {
+                let other = self.shards_beside(home.id).first().map_or(home.id, |other| other.id);
+                self.admit(statement, self.unsharded(statement, [other])?).await
+            }
+            Some(_) | None => self.admit(statement, self.unsharded(statement, [home.id])?).await,
         }
     }
 

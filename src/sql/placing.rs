@@ -356,11 +356,9 @@ fn add_hidden(reader: &mut Reader<'_>, parts: &mut Vec<Part>) {
 pub fn hidden_hint(notes: &Notes, table: &str) -> String {
     let by = notes.hidden_by.as_deref().unwrap_or_default();
     match &notes.declaration {
-        _ if notes.lacks_key => {
-            "The function touches rows of one shard key: give that as a constant or a parameter, \
+        _ if notes.lacks_key => "The function touches rows of one shard key: give that as a constant or a parameter, \
                                  or restrict the statement to one shard key."
-                .to_owned()
-        }
+            .to_owned(),
         Some(declaration) => format!("If these are rows of one shard key, which it is given, say so: {declaration}"),
         None if by.starts_with("policy ") => format!(
             "Make \"{table}\" a reference table, or let the policy use only columns of its own table and settings of the session."

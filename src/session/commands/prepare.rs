@@ -88,8 +88,15 @@ async fn try_prepare(session: &mut Session, statement: &Analysis, text: &str, na
     sql.push_str(&quoted_literal(name));
     sql.push_str(&format!(";DEALLOCATE {}", quoted_identifier(name)));
     let home = session.home()?;
+    let is_there = session.transaction.index_of(home.id).is_some();
+    if let Some(reason) = session.maintenance_of(&home).filter(|_| !is_there) {
+        match Box::pin(try_prepare_beside(session, home.id, &sql, reason)).await {
+            Err(Failure::Error(error)) if is_away(&error) => {}
+            tried => return tried,
+        }
+    }
     let rows = match question::ask_question(session, &home, &Own::Plan.text(&sql)).await {
-        Err(Failure::Error(error)) if is_away(&error) && session.transaction.index_of(home.id).is_none() => {
+        Err(Failure::Error(error)) if is_away(&error) && !is_there => {
             return try_prepare_beside(session, home.id, &sql, error).await;
         }
         answered => answered?,

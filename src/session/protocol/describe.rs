@@ -17,8 +17,9 @@ use crate::session::cursor::{is_fetch, whereabouts};
 use crate::session::reads::ask;
 use crate::session::reads::gather::release;
 use crate::session::transaction::participant::Participant;
+use crate::session::transaction::shard_state::any_in_maintenance;
 use crate::session::{Failure, Session};
-use crate::shardmap::{Shard, ShardId};
+use crate::shardmap::{Shard, ShardId, ShardState};
 use crate::sql::analysis::Scope;
 use crate::sql::utility::own_relations;
 use crate::wire::{self, DecodeError, FRAME_HEADER_BYTES, FieldDescription, Reader, shard_tag};
@@ -119,10 +120,20 @@ impl Session {
                 let described = describe_on(&mut participant.connection, statement, prepared_max);
                 described.await?
             }
-            false => match self.describe_outside(&home, statement).await {
-                Err(Failure::Error(error)) if is_away(&error) => return self.describe_without_home(&home, statement, error).await,
-                described => described?,
-            },
+            false => {
+                if let Some(reason) = self.maintenance_of(&home) {
+                    match Box::pin(self.describe_without_home(&home, statement, reason)).await {
+                        Err(Failure::Error(error)) if is_away(&error) => {}
+                        described => return described,
+                    }
+                }
+                match self.describe_outside(&home, statement).await {
+                    Err(Failure::Error(error)) if is_away(&error) => {
+                        return self.describe_without_home(&home, statement, error).await;
+                    }
+                    described => described?,
+                }
+            }
         };
         let description = Arc::new(description);
         if !in_transaction {
@@ -234,8 +245,14 @@ impl Session {
 
     /// To be asked while the home shard is away, where all say the same.
     pub(in crate::session) fn shards_beside(&self, home: ShardId) -> Vec<Arc<Shard>> {
-        let is_other = |shard: &&Arc<Shard>| shard.id != home && shard.state.is_ready();
+        let is_usable = |shard: &Shard| shard.state.is_ready() && shard.state != ShardState::Maintenance;
+        let is_other = |shard: &&Arc<Shard>| shard.id != home && is_usable(shard);
         self.gateway.map.snapshot().shards.iter().filter(is_other).cloned().collect()
+    }
+
+    /// The shard would be waited for, where another one can say the same. What is told if none can and it is not.
+    pub(in crate::session) fn maintenance_of(&self, shard: &Shard) -> Option<PgError> {
+        any_in_maintenance(&self.gateway.map.load(), &[shard.id])
     }
 
     /// While the home shard is away another shard's word counts where all types are PostgreSQL's own: those of users have other

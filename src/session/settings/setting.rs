@@ -125,7 +125,8 @@ impl Session {
             Some(index) => self.ask_participant(index, sql).await?,
             None => {
                 let home = self.home()?;
-                return self.ask_beside(&home, sql).await;
+                let other = self.maintenance_of(&home).and_then(|_| self.shards_beside(home.id).into_iter().next());
+                return self.ask_beside(&other.unwrap_or(home), sql).await;
             }
         };
         Ok(only_value(&rows))
@@ -175,22 +176,21 @@ impl Session {
         }
     }
 
-    /// While the home shard is away another one says whether there is such a setting, and whether it takes this value: each connection
+    /// While the home shard is away, or in maintenance, another one says whether there is such a setting, and whether it takes this value: each connection
     /// is given it, and may refuse it, in any case.
     async fn try_on_home(&mut self, name: &str, sql: &str) -> Result<String, Failure> {
         let home = self.home()?;
-        let mut tried = self.try_on(&home, name, sql).await;
-        for other in self.shards_beside(home.id) {
-            match &tried {
-                Err(Failure::Error(error)) if is_away(error) => {}
-                Ok(_) | Err(_) => break,
-            }
-            match self.try_on(&other, name, sql).await {
-                Err(Failure::Error(error)) if is_away(&error) => {}
-                answered => tried = answered,
+        let mut shards = self.shards_beside(home.id);
+        let is_last = self.maintenance_of(&home).is_some();
+        shards.insert(if is_last { shards.len() } else { 0 }, home);
+        let mut first = None;
+        for shard in shards {
+            match self.try_on(&shard, name, sql).await {
+                Err(Failure::Error(error)) if is_away(&error) => first = first.or(Some(error)),
+                answered => return answered,
             }
         }
-        tried
+        Err(first.unwrap_or_else(|| PgError::internal("no shard was asked")).into())
     }
 
     async fn try_on(&mut self, shard: &Arc<Shard>, name: &str, sql: &str) -> Result<String, Failure> {

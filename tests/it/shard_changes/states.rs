@@ -74,6 +74,38 @@ async fn in_maintenance_statements_wait_and_then_go_on() {
     stage.assert_log_is_clean();
 }
 
+/// What another shard can say as well does not wait for it: settings, and what a statement's columns are.
+#[tokio::test]
+async fn while_the_home_shard_is_in_maintenance_settings_and_other_keys_go_on() {
+    let patient = ProxyOptions { settings: vec![("pool.maintenance_timeout_ms", "600000".to_owned())], ..ProxyOptions::default() };
+    let stage = Stage::start(2, patient).await;
+    let mut admin = stage.client().await;
+    let mut old = stage.client().await;
+    let there = stage.key(1, 0);
+    succeed(&mut old, "SET work_mem = '5MB'").await;
+    succeed(&mut admin, "SELECT shardgate.alter_shard('shard0', state => 'maintenance')").await;
+    let mut new = stage.client().await;
+    let going_on = async {
+        for client in [&mut old, &mut new] {
+            succeed(client, "SET work_mem = '6MB'").await;
+            succeed(client, "SET search_path = public").await;
+            assert_eq!(client.value("SHOW work_mem").await, "6MB");
+            assert_eq!(client.value("SELECT 1").await, "1");
+            assert_eq!(client.value(&format!("SELECT owner FROM accounts WHERE id = {there}")).await, format!("o{there}"));
+            succeed(client, &format!("PREPARE p AS SELECT owner FROM accounts WHERE id = {there}")).await;
+            assert_eq!(client.value("EXECUTE p").await, format!("o{there}"));
+            client.unnamed("SELECT owner FROM accounts WHERE id = $1", &[&there.to_string()]).sync();
+            assert!(client.transcript().await.contains(&format!("D(o{there})")));
+            succeed(client, "RESET work_mem").await;
+            succeed(client, "DISCARD ALL").await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), going_on).await.expect("nothing waits for the home shard");
+    succeed(&mut admin, "SELECT shardgate.alter_shard('shard0', state => 'online')").await;
+    assert_eq!(new.value("SELECT count(*) FROM accounts").await, "90");
+    stage.assert_log_is_clean();
+}
+
 /// The home shard describes every statement.
 #[tokio::test]
 async fn the_home_shard_may_be_in_maintenance_under_load() {
