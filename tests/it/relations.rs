@@ -214,6 +214,13 @@ async fn errors_come_before_a_call_with_parameters(proxy: &Proxy, cluster: &Clus
         let is_called = !expected.starts_with('E');
         assert_eq!(map.query_opt(&key("y"), &[]).await.expect("the map").is_some(), is_called, "{sql}");
     }
+    for (condition, value, expected) in [("p > $2", "x", "E(22P02 "), ("$2::date IS NULL", "soon", "E(22007 "), ("p > $2", "0", "D(")] {
+        let sql = format!("SELECT p FROM shardgate.map_key('l', $1, 'shard1') AS p WHERE {condition}");
+        client.unnamed(&sql, &["v", value]).sync();
+        let told = client.transcript().await;
+        assert!(told.contains(expected), "{sql}: {told}");
+        assert_eq!(map.query_opt(&key("v"), &[]).await.expect("the map").is_some(), expected == "D(", "{sql}");
+    }
     client.query("SELECT 1; SELECT nothing FROM shardgate.map_key('l', 'w', 'shard1') AS p");
     let error = client.answers().await.into_iter().find(|message| message.tag == b'E').expect("no such column");
     assert_eq!((error.field(b'C').as_str(), error.field(b'P').as_str()), ("42703", "18"));

@@ -17,9 +17,10 @@ use crate::catalog::quoted_literal;
 use crate::declare::{self, Caller};
 use crate::error::{PgError, SqlState};
 use crate::execute::recovery::InDoubt;
-use crate::routing::Inputs;
+use crate::routing::{Inputs, Parameter};
 use crate::session::ddl::redefined::patience_without_locks;
 use crate::session::gateway::MAP_DATABASE;
+use crate::session::protocol::printed;
 use crate::session::{Failure, Session};
 use crate::shard_key::{Format, oid};
 use crate::sql::analysis::{Analysis, ProxyRows, Scope, ShardgateCall};
@@ -97,8 +98,23 @@ async fn check_declaration(
     map_database::check_text_for_map(session, text)?;
     let alone = in_its_place(text, statement.start, statement.alone(text));
     let prepared = session.prepare(alone.as_bytes(), inputs.parameter_types()).await?;
-    Box::pin(session.describe(&prepared)).await?;
+    let described = Box::pin(session.describe(&prepared)).await?;
+    check_values(session, &described.parameter_types, inputs).await?;
     command::leave_transaction(session, &call.function).await
+}
+
+/// Bind reads the values of the statement's parameters, and would refuse one after the call.
+async fn check_values(session: &mut Session, types: &[u32], inputs: &Inputs<'_>) -> Result<(), Failure> {
+    let value = |(number, oid): (u16, &u32)| inputs.parameter(number).map(|value| Parameter { oid: *oid, ..value });
+    let values: Vec<Parameter<'_>> = (1..).zip(types).filter_map(value).collect();
+    if values.is_empty() {
+        return Ok(());
+    }
+    let map = Arc::clone(&session.gateway.map_database);
+    let mut connection = session.checkout_any(&map, &session.settings_now()).await?;
+    let read = Box::pin(printed::print(&mut connection, &values)).await;
+    connection.release();
+    read.map(drop)
 }
 
 /// The client's cancel request and `statement_timeout` end its waits.
