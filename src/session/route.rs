@@ -505,7 +505,11 @@ impl Session {
             && !statement.session_calls.contains(&SessionCall::OneServer);
         match begun {
             Some(shard) if is_anywhere && !self.has_common_snapshot() => Ok(Route::Shard(self.unsharded(statement, [shard])?)),
-            None if is_anywhere && self.maintenance_of(&home).is_some() => {
+            // A function that is declared may take a lock: those of all sessions meet on the home shard.
+            None if is_anywhere
+                && !statement.session_calls.contains(&SessionCall::Server)
+                && self.maintenance_of(&home).is_some() =>
+            {
                 let other = self.shards_beside(home.id).first().map_or(home.id, |other| other.id);
                 self.admit(statement, self.unsharded(statement, [other])?).await
             }

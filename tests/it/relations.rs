@@ -214,7 +214,9 @@ async fn errors_come_before_a_call_with_parameters(proxy: &Proxy, cluster: &Clus
         let is_called = !expected.starts_with('E');
         assert_eq!(map.query_opt(&key("y"), &[]).await.expect("the map").is_some(), is_called, "{sql}");
     }
-    for (condition, value, expected) in [("p > $2", "x", "E(22P02 "), ("$2::date IS NULL", "soon", "E(22007 "), ("p > $2", "0", "D(")] {
+    for (condition, value, expected) in
+        [("p > $2", "x", "E(22P02 "), ("$2::date IS NULL", "soon", "E(22007 "), ("p > $2", "0", "D(")]
+    {
         let sql = format!("SELECT p FROM shardgate.map_key('l', $1, 'shard1') AS p WHERE {condition}");
         client.unnamed(&sql, &["v", value]).sync();
         let told = client.transcript().await;

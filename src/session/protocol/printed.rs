@@ -55,7 +55,10 @@ impl Session {
 }
 
 /// The values as text, by a statement of their own, which says of one that is not of its type what every statement would.
-pub(in crate::session) async fn print(connection: &mut Connection, values: &[Parameter<'_>]) -> Result<Vec<Option<Vec<u8>>>, Failure> {
+pub(in crate::session) async fn print(
+    connection: &mut Connection,
+    values: &[Parameter<'_>],
+) -> Result<Vec<Option<Vec<u8>>>, Failure> {
     let places: Vec<String> = (1..=values.len()).map(|number| format!("${number}")).collect();
     let types: Vec<u32> = values.iter().map(|value| value.oid).collect();
     let body = bind_body(values, &[]);

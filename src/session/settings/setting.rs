@@ -2,7 +2,7 @@
 //! connection that serves the client.
 //!
 //! A SET runs once on the home shard, in a transaction that is rolled back, to hear PostgreSQL's opinion of the value and its
-//! canonical form; inside a transaction that has reached a shard it runs there. Connections get it when they are next used,
+//! canonical form, or on another one while that is away or in maintenance; inside a transaction that has reached a shard it runs there. Connections get it when they are next used,
 //! participants with their next statement.
 
 use std::collections::BTreeSet;

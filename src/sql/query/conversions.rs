@@ -24,13 +24,12 @@ impl Reader<'_> {
             let is_here_or_in_view =
                 || self.has_view_with(function.oid) || catalog.may_convert(conversion, self.text, &self.notes.relations);
             let may_be_called = match conversion.called {
-                Called::Anywhere => is_here_or_in_view(),
-                _ if is_assigned => is_here_or_in_view(),
+                _ if is_assigned || conversion.called == Called::Anywhere => is_here_or_in_view(),
                 Called::Checked => catalog.may_convert(conversion, self.text, []),
                 Called::Asked => self
                     .texts_with_views()
                     .any(|text| conversion.may_make_json(text) && catalog.may_convert(conversion, text, &self.notes.relations)),
-                Called::Assigned => false,
+                Called::Assigned | Called::Anywhere => false,
             };
             if may_be_called && is_assigned {
                 self.note_user_function(function, Place::Stored);

@@ -128,8 +128,8 @@ impl<'c> Given<'c> {
         is_of_rows.then(|| Self { group: group.id, key, by })
     }
 
-    /// Of the first sharded table's group, whose key is one column of the argument's type, or both are integers: a value of another type would be converted
-    /// before the function sees it.
+    /// Of the first sharded table's group, whose key is one column of the argument's type, or both are integers: a value of another type
+    /// would be converted before the function sees it.
     fn by_argument(context: &'c Context, function: &Function, references: &References, argument: usize) -> Option<Self> {
         let argument_type = KeyType::of_column(*function.argument_types.get(argument)?)?;
         let mut touched = references.reads.iter().chain(&references.writes);

@@ -82,6 +82,12 @@ async fn while_the_home_shard_is_in_maintenance_settings_and_other_keys_go_on() 
     let mut admin = stage.client().await;
     let mut old = stage.client().await;
     let there = stage.key(1, 0);
+    for statement in [
+        "CREATE FUNCTION locks() RETURNS void LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(7); END'",
+        "SELECT shardgate.declare_function('locks')",
+    ] {
+        succeed(&mut admin, statement).await;
+    }
     succeed(&mut old, "SET work_mem = '5MB'").await;
     succeed(&mut admin, "SELECT shardgate.alter_shard('shard0', state => 'maintenance')").await;
     let mut new = stage.client().await;
@@ -101,6 +107,10 @@ async fn while_the_home_shard_is_in_maintenance_settings_and_other_keys_go_on() 
         }
     };
     tokio::time::timeout(Duration::from_secs(60), going_on).await.expect("nothing waits for the home shard");
+    // A lock that others may have there is taken there.
+    let canceled = new.ask("SET statement_timeout = '300ms'; SELECT locks()").await;
+    assert!(canceled.contains("E(57014 "), "{canceled}");
+    succeed(&mut new, "RESET statement_timeout").await;
     succeed(&mut admin, "SELECT shardgate.alter_shard('shard0', state => 'online')").await;
     assert_eq!(new.value("SELECT count(*) FROM accounts").await, "90");
     stage.assert_log_is_clean();
