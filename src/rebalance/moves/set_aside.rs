@@ -64,7 +64,7 @@ BEGIN
         END IF;
         PERFORM pg_sleep(0.01);
     END LOOP;
-    EXECUTE format('WITH gone AS (DELETE FROM %s RETURNING x::text AS contents)
+    EXECUTE format('WITH gone AS (DELETE FROM %s RETURNING (x.*)::text AS contents)
                     INSERT INTO shardgate.set_aside SELECT pg_current_xact_id(), %L::regclass, contents FROM gone', copies, TG_ARGV[1])
         USING OLD;
     RETURN NULL;

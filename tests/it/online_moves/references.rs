@@ -47,7 +47,7 @@ impl Kinds {
             // A key of two columns: the reference is a part of a row's identity.
             let key = if table == "to_none" { "id, kind" } else { "id" };
             let create = format!(
-                "CREATE TABLE {table} (id bigint, kind int DEFAULT 0 REFERENCES kinds ON DELETE {action}, filler text, PRIMARY KEY ({key}));
+                "CREATE TABLE {table} (id bigint, kind int DEFAULT 0 REFERENCES kinds ON DELETE {action}, x text, PRIMARY KEY ({key}));
                  SELECT shardgate.distribute_table('{table}', 'id', colocate_with => 't')"
             );
             client.batch_execute(&create).await.expect(table);
