@@ -6,8 +6,8 @@
 //!                                                    └──────────────── until enough begin later than now
 //! ```
 //! The map says where the next piece begins, and gives it to one proxy at a time; a proxy that dies meanwhile loses its claim after two
-//! minutes. Each step can be repeated: a piece that is there already is not asked for again. One that cannot be carried stays where it is,
-//! and the relation `shardgate.time_partitions` says why.
+//! minutes. Each step can be repeated: a piece that is there already is not asked for again. One that cannot be carried is tried again
+//! every two minutes until it begins, unless somebody has moved it; the relation `shardgate.time_partitions` says why.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::keys::find;
 use super::{Caller, Control, moves, placement};
 use crate::error::{PgError, SqlState};
 use crate::shard_key::KeyType;
-use crate::shardmap::{Bound, Strategy, TimePiece};
+use crate::shardmap::{Bound, PartitionId, Strategy, TimePiece};
 
 /// The pieces are made behind the call.
 pub(super) async fn declare(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<(), PgError> {
@@ -60,31 +60,55 @@ impl Control {
         for _ in 0..PIECES_MAX {
             let Some(piece) = self.map.store().claim_time_partition().await? else { break };
             let outcome = Box::pin(make_one(self, &piece)).await;
-            let (is_made, failure) = match &outcome {
-                Ok(Carried::Yes) => (true, None),
-                Ok(Carried::No(error)) => (true, Some(error)),
-                Err(error) => (false, Some(error)),
+            let failure = match &outcome {
+                Ok(Made::On) => None,
+                Ok(Made::NotOn(partition, shard, error)) => {
+                    self.map.store().time_piece_not_carried(*partition, shard, &reason(error)).await?;
+                    None
+                }
+                Ok(Made::Nowhere(error)) | Err(error) => Some(reason(error)),
             };
-            let reason = failure.map(|error| match &error.detail {
-                Some(detail) => format!("{}: {detail}", error.message),
-                None => error.message.clone(),
-            });
-            self.map.store().release_time_partition(piece.group, is_made, reason.as_deref()).await?;
+            self.map.store().release_time_partition(piece.group, outcome.is_ok(), failure.as_deref()).await?;
             match outcome {
                 Ok(_) => made += 1,
                 Err(error) => first_error = first_error.or(Some(error)),
             }
         }
+        self.carry_time_pieces().await?;
         first_error.map_or(Ok(made), Err)
+    }
+
+    /// Those that could not be carried when they were made. As not cancel safe as [`Control::make_time_partitions`].
+    async fn carry_time_pieces(&self) -> Result<(), PgError> {
+        for _ in 0..PIECES_MAX {
+            let Some((partition, shard)) = self.map.store().claim_time_piece().await? else { break };
+            if let Err(error) = Box::pin(moves::carry(self, ACTOR, partition, &shard)).await {
+                tracing::info!(partition = partition.0, reason = error.detail, "a piece of a table by time cannot be carried yet");
+                self.map.store().time_piece_not_carried(partition, &shard, &reason(&error)).await?;
+            }
+        }
+        Ok(())
     }
 }
 
-enum Carried {
-    Yes,
-    No(PgError),
+fn reason(error: &PgError) -> String {
+    match &error.detail {
+        Some(detail) => format!("{}: {detail}", error.message),
+        None => error.message.clone(),
+    }
 }
 
-async fn make_one(control: &Control, piece: &TimePiece) -> Result<Carried, PgError> {
+/// A piece that is there.
+enum Made {
+    /// On the shard whose turn it is.
+    On,
+    /// That shard, and why it is not there.
+    NotOn(PartitionId, String, PgError),
+    /// No shard takes it.
+    Nowhere(PgError),
+}
+
+async fn make_one(control: &Control, piece: &TimePiece) -> Result<Made, PgError> {
     let snapshot = control.fresh_snapshot().await?;
     let gone = || PgError::new(SqlState::UNDEFINED_OBJECT, format!("colocation group {} does not exist any more", piece.group.0));
     let group = snapshot.group(piece.group).ok_or_else(gone)?;
@@ -94,22 +118,22 @@ async fn make_one(control: &Control, piece: &TimePiece) -> Result<Carried, PgErr
     control.reached().await?;
     let shards = match placement::parse_shards(&snapshot, &piece.on_shards) {
         Ok(shards) => shards,
-        Err(error) => return Ok(Carried::No(error)),
+        Err(error) => return Ok(Made::Nowhere(error)),
     };
     let turn = usize::try_from(piece.turn).unwrap_or_default();
     let Some(shard) = placement::turns(&shards, turn + 1).pop() else {
-        return Ok(Carried::No(placement::no_shard_takes_partitions()));
+        return Ok(Made::Nowhere(placement::no_shard_takes_partitions()));
     };
     let deadline = Instant::now() + CARRIED_AGAIN_FOR;
     loop {
         match moves::carry(control, ACTOR, upper, &shard).await {
-            Ok(()) => return Ok(Carried::Yes),
+            Ok(()) => return Ok(Made::On),
             // Moves give way to changes of the schema, of which an application that starts makes many.
             Err(error) if error.code == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE && Instant::now() < deadline => {
                 tracing::info!(partition = upper.0, reason = error.detail, "a piece of a table by time is carried again");
                 sleep(CARRIED_AGAIN_AFTER).await;
             }
-            Err(error) => return Ok(Carried::No(error)),
+            Err(error) => return Ok(Made::NotOn(upper, shard, error)),
         }
     }
 }

@@ -86,8 +86,9 @@ impl Store {
     pub async fn pieces_in_trouble(&self) -> Result<Vec<PieceInTrouble>, StoreError> {
         let sql = "SELECT coalesce((SELECT min(t.schema_name || '.' || t.table_name) FROM shardgate_map.declared_table t
                                     WHERE t.group_id = p.group_id), 'of group ' || p.group_id) AS \"table\",
-                          p.every::text AS every, p.error
-                   FROM shardgate_map.time_partitions p WHERE p.error IS NOT NULL ORDER BY p.group_id";
+                          p.every::text AS every, v.error
+                   FROM shardgate_map.time_partitions p JOIN shardgate.time_partitions v ON v.colocation_group = p.group_id
+                   WHERE v.error IS NOT NULL ORDER BY p.group_id";
         self.answered(sqlx::query_as(sql).fetch_all(&self.pool()?)).await
     }
 

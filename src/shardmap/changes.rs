@@ -422,10 +422,27 @@ impl Store {
         }
     }
 
-    /// `is_made`: the piece is there. `reason`: why it is not where it should be, or not there.
+    /// `is_made`: the piece is there. `reason`: why it is not, or why no shard can have it.
     pub async fn release_time_partition(&self, group: GroupId, is_made: bool, reason: Option<&str>) -> Result<(), StoreError> {
         let query = sqlx::query("SELECT shardgate_map.release_time_partition($1, $2, $3)").bind(group.0).bind(is_made).bind(reason);
         self.change(query).await.map(drop)
+    }
+
+    /// A piece that is made, and not on the shard whose turn it was. It is claimed again in two minutes.
+    pub async fn time_piece_not_carried(&self, partition: PartitionId, shard: &str, reason: &str) -> Result<(), StoreError> {
+        let query =
+            sqlx::query("SELECT shardgate_map.time_piece_not_carried($1, $2, $3)").bind(partition.0).bind(shard).bind(reason);
+        self.change(query).await.map(drop)
+    }
+
+    /// A piece that was made and could not be carried to this shard, to be tried again now.
+    pub async fn claim_time_piece(&self) -> Result<Option<(PartitionId, String)>, StoreError> {
+        let query = sqlx::query("SELECT c.* FROM (SELECT) one LEFT JOIN shardgate_map.claim_time_piece() c ON true");
+        let row = self.change(query).await?;
+        Ok(match (read(&row, 0)?, read(&row, 1)?) {
+            (Some(partition), Some(shard)) => Some((PartitionId(partition), shard)),
+            _ => None,
+        })
     }
 
     /// Gives the id of the one that remains.

@@ -70,9 +70,53 @@ pub async fn next_pieces_are_made_ahead_of_now(stage: &Stage) {
         let said = told(&mut admin, &format!("SELECT shardgate.time_partitions({arguments})")).await;
         assert!(said.starts_with(expected), "{arguments}: {said}");
     }
+    one_that_is_not_carried_is_told_and_carried_later(stage, &mut admin, &days).await;
+    // However often it was asked for.
+    assert_eq!(admin.value(pieces).await, "shard0,shard1,shard2,shard1,shard2");
     // No more of it.
     succeed(&mut admin, "SELECT shardgate.time_partitions('events', NULL)").await;
     assert_eq!(admin.value("SELECT count(*) FROM shardgate.time_partitions").await, "1");
+}
+
+/// Whatever is made after it; and nobody carries back what somebody has moved.
+async fn one_that_is_not_carried_is_told_and_carried_later(stage: &Stage, admin: &mut WireClient, pieces: &str) {
+    let map = stage.cluster.connect_map().await;
+    let last = "SELECT p.partition_id, p.low FROM shardgate.partitions p JOIN shardgate.tables t USING (colocation_group) \
+                WHERE table_name = 'days' AND low IS NOT NULL ORDER BY low::date DESC LIMIT 1";
+    let [last, low] = <[String; 2]>::try_from(admin.row(last).await).expect("two columns");
+    let not_carried = format!("SELECT shardgate_map.time_piece_not_carried({last}, 'shard1', 'there was no room')");
+    map.batch_execute(&not_carried).await.expect("as a proxy notes it");
+    let error = "SELECT error FROM shardgate.time_partitions WHERE every = '1 year'";
+    let expected = format!("partition {last}, from {low}, is not on shard \"shard1\": there was no room");
+    assert_eq!(admin.value(error).await, expected);
+    succeed(admin, "SELECT shardgate.time_partitions('days', '1 year', 2, 'shard0')").await;
+    until(admin, pieces, "shard2,shard0,shard2,shard0,shard0").await;
+    until(admin, "SELECT made FROM shardgate.time_partitions WHERE every = '1 year'", "2").await;
+    assert_eq!(admin.value(error).await, expected);
+    let (_, said) = stage.proxy.check(&[]);
+    assert!(said.contains("there was no room"), "{said}");
+    map.batch_execute("UPDATE shardgate_map.time_piece SET again_at = now() - interval '1 s'").await.expect("two minutes later");
+    let again = "SELECT shardgate.time_partitions('days', '1 year', 2, 'shard0')";
+    succeed(admin, again).await;
+    until(admin, pieces, "shard2,shard0,shard2,shard1,shard0").await;
+    until(admin, "SELECT count(error) FROM shardgate.time_partitions", "0").await;
+    until(admin, "SELECT count(*) FROM shardgate.moves WHERE state NOT IN ('done', 'aborted')", "0").await;
+    // It was moved by hand.
+    map.batch_execute(&not_carried.replace("'shard1'", "'shard0'")).await.expect("as a proxy notes it");
+    assert_eq!(admin.value("SELECT count(error) FROM shardgate.time_partitions").await, "1");
+    succeed(admin, &format!("SELECT shardgate.move_partition({last}, 'shard2')")).await;
+    until(admin, pieces, "shard2,shard0,shard2,shard2,shard0").await;
+    assert_eq!(admin.value("SELECT count(error) FROM shardgate.time_partitions").await, "0");
+    map.batch_execute("UPDATE shardgate_map.time_piece SET again_at = now() - interval '1 s'").await.expect("two minutes later");
+    succeed(admin, again).await;
+    let left = "SELECT count(*) FROM shardgate_map.time_piece";
+    let deadline = Instant::now() + Duration::from_secs(60);
+    // The proxy has looked at what is due.
+    while map.query_one(left, &[]).await.expect(left).get::<_, i64>(0) != 0 {
+        assert!(Instant::now() < deadline, "what is nobody's trouble any more is kept");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(admin.value(pieces).await, "shard2,shard0,shard2,shard2,shard0");
 }
 
 /// A move gives way to it, and the piece is carried again.
