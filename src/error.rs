@@ -200,3 +200,9 @@ impl fmt::Display for PgError {
 }
 
 impl std::error::Error for PgError {}
+
+/// The text with its first letter as a sentence has it.
+pub fn capitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map(|first| first.to_uppercase().chain(characters).collect()).unwrap_or_default()
+}

@@ -8,6 +8,7 @@ use crate::catalog::{
     Access, BodyReader, Catalog, Closure, Function, ObjectName, Oid, References, Relation, Trigger, Unique, quoted_identifier,
     quoted_literal, quoted_name, shown_name,
 };
+use crate::error::capitalised;
 use crate::shard_key::KeyColumn;
 use crate::shardmap::{DeclaredFunction, GroupId, MapSnapshot, Table, TableKind};
 use crate::sql::{Context, declaration, keyed_by_row};
@@ -199,7 +200,8 @@ impl Candidate<'_> {
                         .chain(references.writes.iter().map(|oid| (oid, "writes")));
                     for (oid, verb) in touched.filter(|(oid, _)| !keyed.contains(oid)) {
                         let Some(relation) = self.catalog.relations.get(oid) else { continue };
-                        found.extend(self.touch_problem(&part.name, verb, relation, &self.declaration(part.function, references)));
+                        let declaration = self.declaration(part.function, references);
+                        found.extend(self.touch_problem(&part.name, verb, relation, declaration.as_deref()));
                     }
                 }
             }
@@ -223,7 +225,7 @@ impl Candidate<'_> {
 
     /// What is proven to be touched: reference tables may be read; the table itself and others of its group hold the rows of
     /// the same key on the same shard only when the statement inside says so, which is for the user to declare.
-    fn touch_problem(&self, part: &str, verb: &str, relation: &Relation, declaration: &str) -> Option<Obstacle> {
+    fn touch_problem(&self, part: &str, verb: &str, relation: &Relation, declaration: Option<&str>) -> Option<Obstacle> {
         let (where_to, remedy) = match (self.place(relation), verb) {
             (Place::Reference, "reads") => return None,
             (Place::Reference, _) => ("the reference table", "Write it by statements of its own, which reach every copy.".to_owned()),
@@ -235,17 +237,23 @@ impl Candidate<'_> {
             ),
             (Place::Sharded(..), _) => (
                 "the sharded table",
-                format!("If it only touches rows of the same shard key, say so: {declaration}"),
+                match declaration {
+                    Some(declaration) => format!("If it only touches rows of the same shard key, say so: {declaration}"),
+                    // A policy, a rule, a default: there is nothing to declare.
+                    None => format!(
+                        "Let it use the columns of its own table and settings of the session, or, if that table changes rarely: \
+                         SELECT shardgate.reference_table({}); else drop it.",
+                        quoted_literal(&shown_name(&relation.schema, &relation.name)).trim_start()
+                    ),
+                },
             ),
         };
         Some(Obstacle { what: format!("{} {verb} {where_to} \"{}\".", capitalised(part), relation.name), remedy })
     }
 
-    fn declaration(&self, function: Option<Oid>, references: &References) -> String {
-        match function.and_then(|oid| self.catalog.functions.get(&oid)) {
-            Some(function) => declaration(self.catalog, function, references, None),
-            None => "SELECT shardgate.declare_function('…', reads => '{…}', writes => '{…}');".to_owned(),
-        }
+    fn declaration(&self, function: Option<Oid>, references: &References) -> Option<String> {
+        let function = function.and_then(|oid| self.catalog.functions.get(&oid))?;
+        Some(declaration(self.catalog, function, references, None))
     }
 
     /// A declaration is believed, but must be possible: rows of home tables are not on the other shards.
@@ -285,9 +293,4 @@ enum Place<'a> {
     Sharded(Option<GroupId>, &'a [KeyColumn]),
     Reference,
     Home,
-}
-
-pub(super) fn capitalised(text: &str) -> String {
-    let mut characters = text.chars();
-    characters.next().map(|first| first.to_uppercase().chain(characters).collect()).unwrap_or_default()
 }

@@ -21,11 +21,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::Control;
-use super::checks::capitalised;
 use super::shard_connection::ShardConnection;
 use super::turn::Unmade;
 use crate::catalog::{Relation, quoted_identifier, quoted_literal, quoted_name};
-use crate::error::{PgError, SqlState};
+use crate::error::{PgError, SqlState, capitalised};
 use crate::shardmap::{DECLARING_TRIGGER as TRIGGER, ProxyBehind, Silent, StoreError};
 
 /// How often dropping the trigger is tried, each time within the connection's `lock_timeout`.

@@ -387,7 +387,7 @@ fn of_table(relation: &Relation, obstacle: Obstacle) -> Obstacle {
 }
 
 fn of_error(error: &PgError) -> Obstacle {
-    let message = super::checks::capitalised(&error.message);
+    let message = crate::error::capitalised(&error.message);
     let detail = error.detail.as_ref().map(|detail| format!(" {detail}")).unwrap_or_default();
     Obstacle { what: format!("{message}.{detail}"), remedy: error.hint.clone().unwrap_or_default() }
 }

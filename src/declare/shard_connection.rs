@@ -12,12 +12,11 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnection, PgDatabaseError};
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
-use super::checks::capitalised;
 use crate::backend::catalog_reader::Known;
 use crate::backend::identity::{self, Expected, Misdirected};
 use crate::config::ShardUrl;
-use crate::error::{PgError, SqlState};
-use crate::net::{AttemptError, Attempts, ShardEndpoint};
+use crate::error::{PgError, SqlState, capitalised};
+use crate::net::{AttemptError, Attempts, ShardEndpoint, io_reason};
 use crate::shardmap::{Pledge, Primary, PrimaryServer, Shard, primary_changes};
 
 pub(super) const UNABLE_TO_CONNECT: SqlState = SqlState(*b"08001");
@@ -164,6 +163,9 @@ impl ShardConnection {
         let mut shard = Self { connection, name: name.to_owned(), server_version: 0, known: Known::default(), pledge: None };
         shard.settle().await?;
         shard.check_server().await?;
+        if !matches!(wanted, Wanted::Shard(_)) {
+            shard.refuse_proxy().await?;
+        }
         match wanted {
             Wanted::Any => {}
             Wanted::Shard(expected) => {
@@ -209,6 +211,19 @@ impl ShardConnection {
             .with_hint("Give the url of the primary."));
         }
         Ok(())
+    }
+
+    /// The url may lead to this proxy, or to that of another cluster: only a proxy knows the option.
+    async fn refuse_proxy(&mut self) -> Result<(), PgError> {
+        match sqlx::query("EXPLAIN (SHARDS) SELECT").fetch_all(&mut self.connection).await {
+            Err(error) if database_error(&error).is_some() => Ok(()),
+            Err(error) => Err(self.error(&error)),
+            Ok(_) => Err(PgError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("the url of shard \"{}\" leads to a Shardgate proxy", self.name),
+            )
+            .with_hint("Give the address of the PostgreSQL server itself.")),
+        }
     }
 
     /// Runs statements without results. `sql` is our own text; names in it are quoted.
@@ -278,7 +293,7 @@ fn unable_to_connect(name: &str, error: &sqlx::Error) -> PgError {
         // What the server says (unknown database, wrong password) names the user or the database, never the password.
         Some(database) => format!("The server says: {}.", database.message()),
         None => match error {
-            sqlx::Error::Io(error) => format!("{}.", error.kind()),
+            sqlx::Error::Io(error) => format!("{}.", capitalised(&io_reason(error))),
             sqlx::Error::Tls(_) => "The server and this side did not agree on TLS.".to_owned(),
             _ => "The server did not answer as PostgreSQL does.".to_owned(),
         },

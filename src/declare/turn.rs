@@ -25,14 +25,18 @@ use crate::shardmap::{DECLARATION_LOCK, MapSnapshot, Planned, Shard, ShardState,
 /// Why a declaration was not made.
 #[derive(Debug)]
 pub(super) enum Unmade {
-    /// What it was planned by has changed meanwhile: planned anew it may be made, or have a better reason.
+    /// What it was planned by has changed meanwhile, or a shard has chosen it to end a deadlock: planned anew it may be made, or have a
+    /// better reason.
     Overtaken(PgError),
     Failed(PgError),
 }
 
 impl From<PgError> for Unmade {
     fn from(error: PgError) -> Self {
-        Self::Failed(error)
+        match error.code {
+            SqlState::DEADLOCK_DETECTED => Self::Overtaken(error),
+            _ => Self::Failed(error),
+        }
     }
 }
 

@@ -227,8 +227,9 @@ impl<'a> Schema<'a> {
             );
             let first = tables.first().map(String::as_str).unwrap_or_default();
             let remedy = format!(
-                "Take the tables along that foreign keys connect it with: SELECT shardgate.undistribute_table('{first}', \
+                "Take the tables along that foreign keys connect it with: SELECT shardgate.undistribute_table({}, \
                  cascade_via_foreign_keys => true); or ALTER TABLE {} DROP CONSTRAINT {}.",
+                quoted_literal(first),
                 quoted_name(&from.schema, &from.name),
                 crate::catalog::quoted_identifier(name)
             );

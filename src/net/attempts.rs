@@ -3,6 +3,7 @@
 //! The first host begins; each further one begins a moment later, so that in the normal case one connection is made, and a host that
 //! does not answer costs a moment and not the whole deadline. Not bounded: the caller is.
 
+use std::io;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -51,6 +52,12 @@ impl Attempts {
     pub async fn next(&mut self) -> Option<(Host, Result<PgConnection, AttemptError>)> {
         self.running.next().await
     }
+}
+
+/// What the system says of a connection that failed: in the words that it has for all of them, and otherwise, as of a host's name that
+/// nobody knows, in its own.
+pub fn io_reason(error: &io::Error) -> String {
+    if error.raw_os_error().is_some() { error.kind().to_string() } else { error.to_string() }
 }
 
 /// One connection to this host.

@@ -25,7 +25,7 @@ mod socket;
 mod startup;
 mod tls;
 
-pub use attempts::{AttemptError, Attempts, NEXT_HOST_AFTER, connect_to};
+pub use attempts::{AttemptError, Attempts, NEXT_HOST_AFTER, connect_to, io_reason};
 pub use client_socket::ClientSocket;
 pub use client_stream::ClientStream;
 pub use connect_options::{ConnectOptionsError, connect_options};

@@ -10,7 +10,7 @@ use super::RebalanceError;
 use super::cluster::RegisteredShard;
 use crate::backend::identity::{self, Expected};
 use crate::config::ShardUrl;
-use crate::net::{AttemptError, Attempts};
+use crate::net::{AttemptError, Attempts, io_reason};
 
 /// An open connection that knows where it leads.
 pub(super) struct Reader {
@@ -114,7 +114,7 @@ fn connect_failure(error: &AttemptError) -> String {
     match database_error(error) {
         Some(database) => database.message().to_owned(),
         None => match error {
-            sqlx::Error::Io(error) => error.kind().to_string(),
+            sqlx::Error::Io(error) => io_reason(error),
             sqlx::Error::Tls(_) => "the server and this side did not agree on TLS".to_owned(),
             _ => "the server did not answer as PostgreSQL does".to_owned(),
         },

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::analysis::{Effect, KeyCondition, Numbers, ProxyRows, SessionCall, ShardgateCall};
 use crate::catalog::{Oid, SchemaEffect};
-use crate::error::PgError;
+use crate::error::{PgError, capitalised};
 
 #[derive(Debug, Default)]
 pub struct Notes {
@@ -141,7 +141,7 @@ impl Notes {
 
     /// `by`: a function or policy, which the statement does not show.
     pub fn reads_hidden_copy(&mut self, by: &str, table: &str) {
-        self.hidden_copy.get_or_insert_with(|| format!("\"{by}\" uses table \"{table}\"."));
+        self.hidden_copy.get_or_insert_with(|| format!("{} uses table \"{table}\".", capitalised(by)));
         self.reads_replicated();
     }
 

@@ -109,9 +109,10 @@ fn port(text: &str) -> Result<Option<u16>, UrlError> {
     match text {
         "" => Ok(None),
         text if text.bytes().all(|byte| byte.is_ascii_digit()) => match text.parse() {
-            Ok(0) | Err(_) => Err(UrlError::Malformed),
+            Ok(0) | Err(_) => Err(UrlError::Port { port: text.to_owned() }),
             Ok(port) => Ok(Some(port)),
         },
+        // It may be the rest of a password that is not written as a URL has it.
         _ => Err(UrlError::Malformed),
     }
 }

@@ -105,6 +105,8 @@ pub enum UrlError {
     Encoding(&'static str),
     #[error("the URL's host \"{0}\" is the directory of a socket: only TCP is supported")]
     Socket(String),
+    #[error("the URL's port \"{port}\" is not a number from 1 to 65535")]
+    Port { port: String },
     #[error("the URL has {ports} ports for {hosts} hosts: give one for each, or one for all")]
     Ports { ports: usize, hosts: usize },
     #[error("the URL has more than {HOSTS_MAX} hosts")]

@@ -33,6 +33,10 @@ pub(in crate::declare) async fn redistribute(
     let Some(change) = Change::of(arguments)? else {
         return spread_from_home(control, caller, arguments).await;
     };
+    if is_so_already(control, caller, &change).await? {
+        // The call is made again.
+        return spread_from_home(control, caller, arguments).await;
+    }
     let is_dry_run = arguments.boolean("dry_run")?;
     let groups = Box::pin(check(control, caller, &change, arguments.boolean("with_colocated")?)).await?;
     let mut moved = Box::pin(bring_home(control, caller, &groups, is_dry_run)).await?;
@@ -115,6 +119,18 @@ impl<'a> Known<'a> {
         let (strategy, partitions) = (group.strategy, group.partitions.len());
         Ok(Self { relation, group: group.id, key, strategy, partitions, map: without })
     }
+}
+
+/// The table has this key and strategy, and no other group is asked for.
+async fn is_so_already(control: &Control, caller: &Caller, change: &Change<'_>) -> Result<bool, PgError> {
+    if change.colocate_with.is_some() || change.planned_shards.is_some() {
+        return Ok(false);
+    }
+    let map = control.fresh_snapshot().await?;
+    let catalog = home_catalog(control, &map).await?;
+    let known = Known::find(&map, &catalog, caller, change.table)?;
+    let is_same = |key: &str| key.trim() == known.key;
+    Ok(change.key.is_none_or(is_same) && change.strategy.is_none_or(|strategy| strategy == known.strategy))
 }
 
 /// What stands in the way is heard before anything moves. The groups whose partitions have to be on the home shard.

@@ -17,7 +17,7 @@ use crate::backend::identity::{self, Expected};
 use crate::backend::two_primaries;
 use crate::catalog::Catalog;
 use crate::config::ShardUrl;
-use crate::net::{AttemptError, Attempts};
+use crate::net::{AttemptError, Attempts, io_reason};
 use crate::shardmap::{MoveId, Pledge, PrimaryServer, Shard, Term};
 
 pub(in crate::rebalance) struct Site {
@@ -354,7 +354,7 @@ fn reason(error: &sqlx::Error) -> String {
     match error.as_database_error() {
         Some(database) => database.message().to_owned(),
         None => match error {
-            sqlx::Error::Io(error) => error.kind().to_string(),
+            sqlx::Error::Io(error) => io_reason(error),
             sqlx::Error::Tls(_) => "the server and this side did not agree on TLS".to_owned(),
             sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => error.to_string(),
             _ => "the connection was lost".to_owned(),

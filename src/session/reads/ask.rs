@@ -8,14 +8,14 @@
 
 use super::ranking;
 use crate::backend::{Connection, ShardText, StatementName};
-use crate::error::PgError;
+use crate::error::{PgError, capitalised};
 use crate::execute::{AskedBy, RowSink, ScatterEnd, ScatterError, Spec, scatter};
 use crate::routing::Reach;
 use crate::session::protocol::describe::prepare_on;
 use crate::session::protocol::statement::Statement;
 use crate::session::protocol::told::{changed, changed_meanwhile};
 use crate::session::reads::scatter::{
-    Scattered, capitalised, failure_of_covered, inexact, is_data_error, may_be_of_excluded, of_moving_rows, with_shard_named,
+    Scattered, failure_of_covered, inexact, is_data_error, may_be_of_excluded, of_moving_rows, with_shard_named,
 };
 use crate::session::{Failure, Session};
 use crate::shardmap::ShardId;

@@ -8,7 +8,7 @@ use super::ask::Request;
 use super::last_step::Asked;
 use super::{ask, last_step, lock_rows, reference_keys};
 use crate::backend::Own;
-use crate::error::{PgError, SqlState};
+use crate::error::{PgError, SqlState, capitalised};
 use crate::execute::{Printing, RowSink, Rows, Spec};
 use crate::plan::{self, Gathering};
 use crate::routing::{Inputs, Reach};
@@ -472,9 +472,4 @@ pub(in crate::session) fn inexact(reason: &str) -> PgError {
         format!("{}.", capitalised(reason)),
         "Add a condition on the shard key, or group and select by the whole shard key.",
     )
-}
-
-pub(in crate::session) fn capitalised(text: &str) -> String {
-    let mut characters = text.chars();
-    characters.next().map(|first| first.to_uppercase().collect::<String>() + characters.as_str()).unwrap_or_default()
 }

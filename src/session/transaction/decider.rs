@@ -5,7 +5,7 @@
 //! transaction: the statement that would make a second one is refused, and a statement that would do it on several shards at once.
 
 use super::Transaction;
-use crate::error::PgError;
+use crate::error::{PgError, capitalised};
 use crate::session::gateway::{Gateway, MAP_DATABASE};
 use crate::session::route::Route;
 use crate::session::writes::write::WritingKind;
@@ -91,11 +91,6 @@ fn notifies_on_several(what: &str) -> PgError {
         ),
         "Restrict the statement to one shard key, or to a row at a time, and commit after each.",
     )
-}
-
-fn capitalised(text: &str) -> String {
-    let mut characters = text.chars();
-    characters.next().map(|first| first.to_uppercase().chain(characters).collect()).unwrap_or_default()
 }
 
 const HELD_CURSOR: &str = "a cursor WITH HOLD is declared";

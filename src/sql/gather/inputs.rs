@@ -143,7 +143,7 @@ impl<'c> Inputs<'c> {
 
     fn view(&mut self, view: &'c Relation) -> Result<Class, PgError> {
         match self.context.catalog.closure_of_relation(view.oid, Access::Read, &SqlBodyReader).as_ref() {
-            Closure::Unknown(reason) => Err(refusals::relation(&view.name, super::capitalised(reason))),
+            Closure::Unknown(reason) => Err(refusals::relation(&view.name, super::sentence(reason))),
             Closure::Known(references) if !references.reads.iter().any(|oid| self.is_sharded(*oid)) => self.home_table(view, true),
             Closure::Known(_) if self.is_union_of_shards(view) => Ok(self.input(view, true, Source::Shards)),
             Closure::Known(references) => {
@@ -190,7 +190,7 @@ impl<'c> Inputs<'c> {
                     }
                 }
             }
-            Closure::Unknown(reason) => Err(refusals::relation(&relation.name, super::capitalised(reason))),
+            Closure::Unknown(reason) => Err(refusals::relation(&relation.name, super::sentence(reason))),
         }
     }
 

@@ -54,7 +54,7 @@ use super::query::{Nature, Reader, nature};
 use super::rewrite::clock_literals::mentions_time;
 use super::rewrite::staging::with_parameters;
 use crate::catalog::{Oid, Relation, quoted_identifier};
-use crate::error::PgError;
+use crate::error::{PgError, capitalised};
 use computed::{Computed, computed};
 pub use filters::Piece;
 pub(in crate::sql) use inputs::takes_any_row;
@@ -300,7 +300,7 @@ fn check_hidden_references(text: &str, context: &Context, home: HomeTables) -> R
         return Err(refusal);
     }
     if let Some(reason) = notes.touches_anything.take().or(notes.may_be_of_query_around.take()) {
-        return Err(refusals::hidden(capitalised(&reason)));
+        return Err(refusals::hidden(sentence(&reason)));
     }
     if let Some(table) = notes.names_temporary.take() {
         return Err(refusals::own_name(&table));
@@ -504,11 +504,9 @@ fn has_clock(survey: &Survey) -> bool {
     survey.has_clock || survey.calls.iter().any(is_clock)
 }
 
-fn capitalised(reason: &str) -> String {
-    let mut characters = reason.chars();
-    let first = characters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
-    let rest = characters.as_str();
-    format!("{first}{rest}{}", if rest.ends_with('.') { "" } else { "." })
+/// A reason as a sentence.
+fn sentence(reason: &str) -> String {
+    format!("{}{}", capitalised(reason), if reason.ends_with('.') { "" } else { "." })
 }
 
 /// The scratch transaction has values of its own for these.

@@ -48,6 +48,18 @@ async fn wrong_calls_say_what_to_do_and_right_ones_are_idempotent() {
             "22023 | the url of shard \"shard1\" is not valid | The URL's parameter \"sslpassword\" is not supported: use a key that is not",
         ),
         ("'shard1', replication_url => 'nothing'", "22023 | the replication_url of shard \"shard1\" is not valid"),
+        (
+            "'shard1', url => 'postgres://postgres@h:99999/d'",
+            "22023 | the url of shard \"shard1\" is not valid | The URL's port \"99999\" is not a number from 1 to 65535.",
+        ),
+        (
+            "'shard1', url => 'postgres://postgres@nobody.invalid/d'",
+            "08001 | could not connect to shard \"shard1\" | Failed to lookup",
+        ),
+        (
+            "'shard1', url => '{proxy}'",
+            "22023 | the url of shard \"shard1\" leads to a Shardgate proxy |  | Give the address of the",
+        ),
         ("'shard1', url => '{nowhere}'", "08001 | could not connect to shard \"shard1\" | "),
         (
             "'shard1', url => '{foreign}'",
@@ -62,8 +74,12 @@ async fn wrong_calls_say_what_to_do_and_right_ones_are_idempotent() {
             "22023 | the replication_url of shard \"shard1\" leads to another database | The database there is shard \"shard0\".",
         ),
     ] {
-        let arguments =
-            arguments.replace("{nowhere}", nowhere).replace("{foreign}", &foreign).replace("{home}", &stage.cluster.shard_url(0));
+        let proxy = format!("postgres://postgres@{}/app", stage.proxy.address());
+        let arguments = arguments
+            .replace("{proxy}", &proxy)
+            .replace("{nowhere}", nowhere)
+            .replace("{foreign}", &foreign)
+            .replace("{home}", &stage.cluster.shard_url(0));
         let said = told(&mut client, &format!("SELECT shardgate.alter_shard({arguments})")).await;
         assert!(said.starts_with(expected), "{arguments}: {said}");
         assert!(!said.contains("s3cret"), "{said}");
