@@ -142,10 +142,14 @@ impl Session {
         let shards: &[ShardId] = match route {
             Route::Shard(reach) if statement.effect == Effect::Write => reach.shards(),
             Route::Write(writing) => writing.shards(),
+            Route::Shard(reach) | Route::Scatter(reach) if statement.effect == Effect::ReadLocking => reach.shards(),
             Route::Shard(_) | Route::Scatter(_) | Route::Gather(_) => &[],
         };
         let Some(shard) = shards.iter().find(is_read_only).and_then(|shard| map.shard(*shard)) else { return Ok(()) };
         let verb = match &statement.command {
+            Command::Query(_) if statement.effect == Effect::ReadLocking => "SELECT FOR UPDATE or SHARE",
+            // PostgreSQL decides by the mode.
+            _ if statement.effect == Effect::ReadLocking => return Ok(()),
             Command::Truncate { .. } => "TRUNCATE TABLE",
             _ if statement.copy_in.is_some() => "COPY FROM",
             _ => match WriteOf::read(statement.alone(text), &self.context)? {

@@ -192,6 +192,14 @@ async fn a_read_only_shard_is_read_and_not_written() {
             let said = told(&mut client, &sql).await;
             assert!(said.contains("25006 | cannot execute "), "{name}, {sql}: {said}");
         }
+        for sql in
+            [format!("SELECT balance FROM accounts WHERE id = {closed} FOR SHARE"), "SELECT id FROM accounts FOR UPDATE".to_owned()]
+        {
+            let said = told(&mut stage.client().await, &sql).await;
+            let expected =
+                format!("25006 | cannot execute SELECT FOR UPDATE or SHARE on shard \"{name}\", which is read-only | An admin");
+            assert!(said.starts_with(&expected), "{sql}: {said}");
+        }
         // What a function writes the shard itself refuses, also where the client asks for a transaction that writes.
         if shard == 0 {
             for sql in ["SELECT jot()", "BEGIN READ WRITE; SELECT jot()", "BEGIN; SELECT count(*) FROM jotted; SELECT jot()"] {
