@@ -10,7 +10,7 @@ use pg_raw_parse::nodes;
 use super::bind::Reader;
 use super::placement::{Combined, CombinedBy};
 use super::predicate::is_star;
-use super::{Body, Bound, Distinct, Grouping, OrderBy, OrderItem};
+use super::{Body, Bound, Column, Distinct, FromItem, Grouping, OrderBy, OrderItem, Term};
 use crate::error::PgError;
 use crate::sql::analysis::{Combine, Fragment, KeyCondition, KeyTest, Merge, Part, SortKey, Splice, Test};
 
@@ -58,9 +58,10 @@ impl Assembly {
 impl Reader<'_> {
     /// The merge of the outermost query, whose rows are the shards' rows; an error names what the proxy cannot merge.
     pub fn merge(&mut self, select: &nodes::SelectStmt, bound: &Bound) -> Result<Merge, PgError> {
-        let mut assembly = self.ordered(select, bound)?;
+        let order = order_of(bound)?;
+        let mut assembly = self.ordered(select, bound, &order)?;
         if assembly.merge.limit.is_none() {
-            check_all_rows(&bound.order)?;
+            check_all_rows(&order)?;
             assembly.keep_known_orders();
         }
         self.finish_merge(assembly)
@@ -81,9 +82,11 @@ impl Reader<'_> {
                 self.notes.is_bound_to_text |= merge.fragment.is_some() || groups.last_step.is_some();
                 Ok(merge)
             }
+            // Which row of its group is the first is the sub-select's to say.
+            CombinedBy::DistinctOn if inherited_order(bound).is_some() => Err(combined.reason),
             CombinedBy::Distinct | CombinedBy::Union | CombinedBy::DistinctOn => {
                 let distinct = self.distinct_rows(bound, combined)?;
-                let mut assembly = self.ordered(select, bound)?;
+                let mut assembly = self.ordered(select, bound, &bound.order)?;
                 assembly.merge.combine = Some(self.hide_keys(distinct, &mut assembly)?);
                 self.finish_merge(assembly)
             }
@@ -91,7 +94,7 @@ impl Reader<'_> {
                 let hint = self.lock_hint.take();
                 let without = |reason: PgError| hint.map_or(reason.clone(), |hint| reason.with_hint(hint));
                 let locking = self.locking.take().ok_or_else(|| without(combined.reason))?;
-                let mut assembly = self.ordered(select, bound)?;
+                let mut assembly = self.ordered(select, bound, &bound.order)?;
                 // Rows are locked in their order, as they come.
                 assembly.keep_known_orders();
                 assembly.merge.locking = Some(locking);
@@ -104,9 +107,9 @@ impl Reader<'_> {
     }
 
     /// Order and limits, by which the shards sort and cut too.
-    fn ordered(&mut self, select: &nodes::SelectStmt, bound: &Bound) -> Result<Assembly, PgError> {
+    fn ordered(&mut self, select: &nodes::SelectStmt, bound: &Bound, order: &[OrderItem]) -> Result<Assembly, PgError> {
         let mut assembly = Assembly::new(bound.outputs.len());
-        for item in &bound.order {
+        for item in order {
             let column = match &item.by {
                 OrderBy::Output(index) if bound.is_complete || self.is_before_star(select, *index) => *index,
                 OrderBy::Hidden(sql) => assembly.hide(sql.clone()),
@@ -179,6 +182,44 @@ impl Reader<'_> {
 }
 
 /// All rows in an order that only PostgreSQL knows: it gets them all, and the shards need not sort them first.
+/// The order of the rows: that of ORDER BY, or else the one in which the only sub-select of FROM gives them. PostgreSQL keeps that one,
+/// although SQL does not promise it. An error: they are in an order that the outputs do not show.
+fn order_of(bound: &Bound) -> Result<Vec<OrderItem>, PgError> {
+    match inherited_order(bound) {
+        None => Ok(bound.order.clone()),
+        Some(inherited) => inherited.ok_or_else(unknown_order),
+    }
+}
+
+/// By the outputs of this query; `Some(None)`: it is by what is no output. `None`: there is none.
+fn inherited_order(bound: &Bound) -> Option<Option<Vec<OrderItem>>> {
+    let Body::Block(block) = &bound.body else { return None };
+    let [FromItem::Derived { leaf, bound: inner }] = block.from.as_slice() else { return None };
+    if !matches!((&block.grouping, &block.distinct), (Grouping::None, Distinct::None | Distinct::On(_))) {
+        return None;
+    }
+    // One of its own sorts the rows anew, except that DISTINCT ON may find them in it.
+    if !bound.order.is_empty() && matches!(block.distinct, Distinct::None) {
+        return None;
+    }
+    let order = match inner.order.is_empty() {
+        true => match inherited_order(inner)? {
+            Some(order) => order,
+            None => return Some(None),
+        },
+        false => inner.order.clone(),
+    };
+    let output_of = |index: usize| {
+        let is_it = |term: &Term| *term == Column { leaf: *leaf, index }.into();
+        bound.outputs.iter().position(|output| output.origin.as_ref().is_some_and(is_it))
+    };
+    let shown = |item: OrderItem| match item.by {
+        OrderBy::Output(index) => Some(OrderItem { by: OrderBy::Output(output_of(index)?), ..item }),
+        OrderBy::Hidden(_) | OrderBy::Other => None,
+    };
+    Some(order.into_iter().map(shown).collect())
+}
+
 fn check_all_rows(order: &[OrderItem]) -> Result<(), PgError> {
     match order.iter().find(|item| item.order.is_text && !item.order.text.is_bytewise) {
         None => Ok(()),

@@ -536,3 +536,28 @@ SELECT id FROM accounts FOR UPDATE;
 SELECT * FROM accounts TABLESAMPLE BERNOULLI (100);
 --! refused
 SELECT id, ctid FROM accounts;
+-- The order of the only sub-select of FROM stays where the query around it has none.
+--! total order
+SELECT * FROM (SELECT id, name FROM accounts ORDER BY id DESC) x;
+--! total order
+WITH x AS (SELECT account_id, n FROM entries ORDER BY 1 DESC, 2) SELECT n, account_id FROM x;
+--! total order
+SELECT id + 1 FROM (SELECT id FROM accounts ORDER BY id DESC) x;
+--! total order
+SELECT name FROM (SELECT name FROM accounts ORDER BY balance, id) x;
+--! total order
+SELECT id FROM (SELECT id, score FROM accounts ORDER BY score DESC NULLS LAST, id) x LIMIT 5;
+--! total order
+SELECT id FROM (SELECT * FROM (SELECT id, opened FROM accounts ORDER BY id DESC) y WHERE id > 3) x OFFSET 2;
+--! total order
+SELECT row_to_json(x) FROM (SELECT id, name FROM accounts WHERE id < 10 ORDER BY id DESC) x;
+--! total order
+SELECT * FROM (SELECT account_id AS k FROM entries UNION SELECT id FROM accounts ORDER BY k DESC) x;
+--! total order
+SELECT DISTINCT ON (kind) kind, account_id, n FROM (SELECT * FROM entries WHERE kind IS NOT NULL ORDER BY kind, account_id DESC, n) x ORDER BY kind;
+--! total order
+SELECT account_id FROM (SELECT account_id, count(*) FROM entries GROUP BY account_id ORDER BY account_id DESC) x;
+--! total order
+SELECT w FROM (SELECT w, id FROM words ORDER BY w, id) x;
+--! total order
+SELECT id FROM (SELECT id, name FROM accounts ORDER BY name) x ORDER BY id DESC;
