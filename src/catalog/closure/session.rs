@@ -3,7 +3,7 @@
 //! Unlike the closure of tables, the answer counts wherever the tables are: also while nothing is distributed, and for functions
 //! whose tables are declared. Names are resolved generously, as everywhere in a closure.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use super::{Access, BodyName, BodyReader, BodyReferences, CacheKey, Walk};
 use crate::catalog::effects::CONVERTS_BY_ARGUMENT;
@@ -12,8 +12,8 @@ use crate::catalog::{Catalog, Function, Kept, Oid, Relation, RelationKind, Sessi
 /// Whose definitions call something of PostgreSQL's own that leaves something behind; pg_depend does not list it.
 #[derive(Default)]
 pub(super) struct LeavingParts {
-    /// By their names as wholes: `table public.t`.
-    relations: HashSet<String>,
+    /// By their names as wholes (`table public.t`), and by the words of their definitions.
+    relations: HashMap<String, SessionEffects>,
     /// By the beginnings of their signatures: defaults of parameters, and what aggregates are made of.
     functions: Vec<String>,
     /// Checks and defaults of domains, casts, operators.
@@ -98,10 +98,8 @@ impl Catalog {
                 }
                 match kind {
                     "function" => parts.functions.extend(whole.split('(').next().map(str::to_owned)),
-                    "type" | "cast" | "operator" => parts.anywhere.may_do_anything(),
-                    _ => {
-                        parts.relations.insert(whole.to_owned());
-                    }
+                    "type" | "cast" | "operator" => parts.anywhere.add(&of_definition(told)),
+                    _ => parts.relations.entry(whole.to_owned()).or_default().add(&of_definition(told)),
                 }
             }
             parts
@@ -147,8 +145,15 @@ impl Walk<'_> {
         if self.catalog.family(relation).iter().any(|part| part.kind == RelationKind::ForeignTable) {
             self.effects.keeps(Kept::RemoteConnection);
         }
-        if self.catalog.leaving_parts().relations.contains(&relation.whole()) {
-            self.effects.may_do_anything();
+        if let Some(effects) = self.catalog.leaving_parts().relations.get(&relation.whole()) {
+            self.effects.add(effects);
         }
     }
+}
+
+/// Settings that stand in it by their names are the session's afterwards.
+fn of_definition(definition: &str) -> SessionEffects {
+    let mut effects = SessionEffects::of_unread(definition);
+    effects.may_do_anything();
+    effects
 }

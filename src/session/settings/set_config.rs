@@ -1,5 +1,7 @@
 //! `SELECT set_config(…)`, answered like SET: the setting is the session's, not the connection's.
 
+use std::collections::BTreeMap;
+
 use super::setting::{SEED, check_allowed};
 use crate::catalog::quoted_literal;
 use crate::declare::Argument;
@@ -47,10 +49,23 @@ impl Session {
         let fields: Vec<FieldDescription> = calls.iter().map(|call| text_field(&call.column)).collect();
         originate::row_description(&mut self.client.output, &fields);
         let mut values = Vec::with_capacity(calls.len());
+        // What is set for the transaction of this statement alone the calls behind it see.
+        let mut of_statement = BTreeMap::new();
         for (name, what) in given {
+            let lower = name.as_deref().map(str::to_ascii_lowercase);
             values.push(match (name, what) {
-                (name, Given::Set(value, is_local)) => Some(self.set_one_config(name, value, is_local).await?),
-                (Some(name), Given::Read(true, missing_ok)) => self.read_config(&name, missing_ok).await?,
+                (name, Given::Set(value, is_local)) => {
+                    let value = self.set_one_config(name, value, is_local).await?;
+                    match is_local && !self.transaction.is_open() {
+                        true => of_statement.extend(lower.map(|name| (name, value.clone()))),
+                        false => of_statement.retain(|known, _| Some(known) != lower.as_ref()),
+                    }
+                    Some(value)
+                }
+                (Some(name), Given::Read(true, missing_ok)) => match lower.and_then(|name| of_statement.get(&name)) {
+                    Some(value) => Some(value.clone()),
+                    None => self.read_config(&name, missing_ok).await?,
+                },
                 (_, Given::Read(..)) => None,
             });
         }

@@ -637,3 +637,29 @@ async fn close_backends(cluster: &Cluster) {
                   WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
     shard.batch_execute(others).await.expect("closed");
 }
+
+/// Also where the call stands in the definition itself, and no function of users has it.
+#[tokio::test]
+async fn what_a_default_a_check_or_a_domain_sets_is_the_sessions_own() {
+    let plain = Plain::start(&[]).await;
+    let mut admin = plain.client().await;
+    for statement in [
+        "CREATE TABLE by_default (id int PRIMARY KEY, z text DEFAULT set_config('app.by_default', 'set', false))",
+        "CREATE TABLE by_check (id int, z text CHECK (set_config('app.by_check', z, false) IS NOT NULL))",
+        "CREATE DOMAIN checked AS text CHECK (set_config('app.by_domain', VALUE, false) IS NOT NULL)",
+    ] {
+        succeed(&mut admin, statement).await;
+    }
+    for (name, statement) in [
+        ("app.by_default", "INSERT INTO by_default (id) VALUES (1)"),
+        ("app.by_check", "INSERT INTO by_check VALUES (1, 'set')"),
+        ("app.by_domain", "SELECT 'set'::checked"),
+    ] {
+        let mut client = plain.client().await;
+        succeed(&mut client, statement).await;
+        // Its connection is somebody else's.
+        let mut neighbour = plain.client().await;
+        assert_eq!(neighbour.value(&format!("SELECT current_setting('{name}', true) IS NULL")).await, "t", "{name}");
+        assert_eq!(client.value(&format!("SELECT current_setting('{name}', true)")).await, "set", "{name}");
+    }
+}
