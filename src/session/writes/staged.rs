@@ -656,7 +656,8 @@ pub(in crate::session) async fn add_collations(session: &mut Session, query: &st
     }
     let names: Vec<String> = (0..answer.columns.len()).map(|place| format!("c{place}")).collect();
     let asked: Vec<String> = places.iter().map(|place| format!("pg_catalog.pg_collation_for(s.c{place})")).collect();
-    let sql = format!("SELECT {} FROM (VALUES (1)) v LEFT JOIN ({query}) s ({}) ON false", asked.join(", "), names.join(", "));
+    let query = query.trim_end().trim_end_matches(';');
+    let sql = format!("SELECT {} FROM (VALUES (1)) v LEFT JOIN ({query}\n) s ({}) ON false", asked.join(", "), names.join(", "));
     let mut aside = session.open_aside().await?;
     let covered = cover(sql, &session.context, session.gateway.map.load().snapshot())?;
     let found = session.connection_of(&mut aside)?.simple(&ShardText::covered(&covered)).await;

@@ -386,7 +386,7 @@ impl Values<'_, '_> {
 
     /// What the query computes for RETURNING, which is about the rows as they become: so it names nothing that changes.
     fn returned_value(&mut self, item: &nodes::ResTarget, range: (usize, usize), target: &Returned<'_>) -> Option<String> {
-        let is_kept = target.assigned.is_empty() || target.relation.triggers.is_empty();
+        let is_kept = target.assigned.is_empty() || !target.relation.triggers.iter().any(|trigger| trigger.fires_on.update);
         let Apart { first, last, name } = target.apart(self.tokens, item, range).filter(|_| is_kept)?;
         let name = name.map(|name| format!(" AS {}", quoted_identifier(&name))).unwrap_or_default();
         self.computed.push((None, self.tokens.slice(first, last)?.to_owned()));

@@ -2,7 +2,8 @@
 
 use pg_raw_parse::{Node, nodes};
 
-use crate::catalog::{Oid, Relation};
+use super::writing::fires;
+use crate::catalog::{Oid, Relation, TriggerEvents};
 use crate::sql::context::Context;
 use crate::sql::parse::tree;
 use crate::sql::query::{Resolved, resolve};
@@ -24,7 +25,7 @@ pub(super) fn may_batch(insert: &nodes::InsertStmt, context: &Context) -> bool {
 
 /// Of a table of this oid, or one of its partitions.
 fn are_rows_alone(relation: &Relation, table: Oid, context: &Context) -> bool {
-    relation.triggers.is_empty()
+    !fires(relation, TriggerEvents::INSERT)
         && relation.rules.is_empty()
         && relation.foreign_keys.iter().all(|key| key.referenced != relation.oid && key.referenced != table)
         && relation

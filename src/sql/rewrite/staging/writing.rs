@@ -12,7 +12,7 @@ use pg_raw_parse::{Node, nodes};
 
 use super::given_back::gives_back;
 use super::{CteStage, is_under_with, spliced};
-use crate::catalog::{Oid, Relation, RelationKind, Unique};
+use crate::catalog::{Oid, Relation, RelationKind, TriggerEvents, Unique};
 use crate::sql::analysis::Splice;
 use crate::sql::context::Context;
 use crate::sql::parse;
@@ -44,7 +44,10 @@ pub(super) fn reads_first(ctes: &[CteStage]) -> Vec<usize> {
 pub(super) fn are_apart(parts: &[Part<'_>], context: &Context) -> bool {
     let Some(written) = parts.iter().map(|part| written(part.node, context)).collect::<Option<Vec<_>>>() else { return false };
     let all: Vec<&Relation> = written.iter().flatten().copied().collect();
-    if !all.iter().all(|relation| is_unwatched(relation, context)) || meet_in_a_table(parts, &written, context) {
+    let mut writes = parts.iter().zip(&written).filter_map(|(part, relation)| Some((part, (*relation)?)));
+    if !writes.all(|(part, relation)| is_unwatched(relation, events(part.node), context))
+        || meet_in_a_table(parts, &written, context)
+    {
         return false;
     }
     // What comes after all writes, and reads no table, does not see what references have made of others.
@@ -81,11 +84,27 @@ pub(super) fn are_apart(parts: &[Part<'_>], context: &Context) -> bool {
     true
 }
 
+/// What triggers may fire for. An UPDATE may move a row to another partition or shard.
+fn events(write: Node<'_>) -> TriggerEvents {
+    match write {
+        Node::InsertStmt(insert) => match insert.on_conflict_clause().map(|conflict| conflict.action) {
+            None | Some(nodes::OnConflictAction::ONCONFLICT_NOTHING) => TriggerEvents::INSERT,
+            Some(_) => TriggerEvents::MOVE,
+        },
+        Node::DeleteStmt(_) => TriggerEvents::DELETE,
+        _ => TriggerEvents::MOVE,
+    }
+}
+
 /// Writing its rows is all that happens, also where these are in partitions: no trigger, rule or policy looks on.
-fn is_unwatched(relation: &Relation, context: &Context) -> bool {
-    let is_plain = |member: &Relation| member.triggers.is_empty() && member.rules.is_empty() && !member.has_row_security;
+fn is_unwatched(relation: &Relation, events: TriggerEvents, context: &Context) -> bool {
+    let is_plain = |member: &Relation| !fires(member, events) && member.rules.is_empty() && !member.has_row_security;
     let is_whole = relation.stands_alone() || root(relation, context).kind == RelationKind::PartitionedTable;
     is_whole && tree(relation, context).into_iter().all(is_plain)
+}
+
+pub(super) fn fires(relation: &Relation, events: TriggerEvents) -> bool {
+    relation.triggers.iter().any(|trigger| trigger.fires_on.meets(events))
 }
 
 /// The table whose partitions hold its rows, if there is one, else itself.
