@@ -332,7 +332,7 @@ fn lacks_column(context: &Context, of: &BodyName, name: &str) -> bool {
 
 const SYSTEM_SCHEMAS: [&str; 2] = ["pg_catalog", "information_schema"];
 
-fn key_of(context: &Context, oid: Oid) -> Option<&[KeyColumn]> {
+pub(super) fn key_of(context: &Context, oid: Oid) -> Option<&[KeyColumn]> {
     match relations::placed(context, context.catalog.relations.get(&oid)?, true) {
         Resolved::Sharded { table, .. } => match &table.kind {
             TableKind::Sharded { key, .. } => Some(key),

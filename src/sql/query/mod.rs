@@ -31,6 +31,7 @@ mod found_first;
 mod from;
 mod functions;
 mod insert;
+mod keyed_blocks;
 mod keyed_bodies;
 mod keyed_calls;
 mod last_step;

@@ -153,7 +153,7 @@ impl<'c> Reader<'c> {
                     ));
                 }
                 references.writes.append(&mut references.reads);
-                self.note_references(&references, &view.name);
+                self.note_references(&references, &format!("view \"{}\"", view.name));
             }
             Closure::Unknown(reason) => {
                 self.notes.touches_anything.get_or_insert_with(|| reason.clone());
@@ -192,10 +192,12 @@ impl<'c> Reader<'c> {
         }
         match &*closure {
             Closure::Known(references) => {
-                match self.sharded_in_block(references, body) {
+                let mut references = references.clone();
+                let sharded = self.sharded_in_block(&references, body);
+                match sharded {
                     None => self.notes.needs_home(|| "A DO block runs on the home shard.".to_owned()),
                     Some((table, is_named)) => self.notes.not_pushable(PgError::unsupported(
-                        "DO blocks that touch sharded tables are not supported",
+                        "DO blocks that touch rows of several shards are not supported",
                         match is_named {
                             true => format!("The block uses table \"{}\", whose rows are on several shards.", table.name),
                             false => format!(
@@ -204,10 +206,17 @@ impl<'c> Reader<'c> {
                                 table.name
                             ),
                         },
-                        "Send its statements one by one, with conditions on the shard key.",
+                        "Restrict each of its statements to the same shard key, written as a constant, or send them one by one.",
                     )),
                 }
-                self.note_references(references, "the DO block");
+                if let Some((touched, parts)) = sharded.and_then(|_| self.placed_block(body)) {
+                    references.reads.retain(|oid| !touched.contains(oid));
+                    references.writes.retain(|oid| !touched.contains(oid));
+                    self.notes.is_bound_to_text = true;
+                    self.notes.hidden_keyed.extend(touched);
+                    self.parts.extend(parts);
+                }
+                self.note_references(&references, "the DO block");
             }
             Closure::Unknown(reason) => {
                 self.notes.touches_anything.get_or_insert_with(|| reason.clone());

@@ -601,7 +601,6 @@ ROLLBACK;
 SELECT count(*) FROM audit WHERE what = 'loop';
 --! end
 --! script
---! refused
 DO $$ BEGIN UPDATE accounts SET note = 'x' WHERE id = -1; END $$;
 --! refused
 DO $$ BEGIN PERFORM * FROM active_accounts; END $$;

@@ -355,6 +355,25 @@ VALUES (note_bin(1));
 VALUES (empty_bin(1));
 --! refused
 DO $$ BEGIN UPDATE bins SET note = 'c' WHERE id = 1; END $$;
+-- A DO block by constant keys.
+--! script
+DO $$ DECLARE total bigint; line record; BEGIN
+    INSERT INTO accts (k, note) VALUES (31, 'made') ON CONFLICT (k) DO UPDATE SET note = excluded.note;
+    FOR line IN SELECT * FROM lines WHERE k = 3 ORDER BY n LOOP UPDATE lines SET v = line.v || '+' WHERE k = 3 AND n = line.n; END LOOP;
+END $$;
+DO $$ BEGIN UPDATE accts SET seen = seen + 1 WHERE k = 2; PERFORM note_acct(2, 'by a block'); DELETE FROM lines WHERE k IN (2) AND n < 0; END $$;
+DO $$ BEGIN IF EXISTS (SELECT FROM accts WHERE k = '2'::int AND seen > 0) THEN UPDATE accts SET note = note || '!' WHERE k = 2; END IF; END $$;
+DO $$ BEGIN UPDATE accts SET note = 'x' WHERE k = 2; RAISE EXCEPTION 'undone'; EXCEPTION WHEN raise_exception THEN NULL; END $$;
+DO $$ DECLARE key int := 2; BEGIN UPDATE accts SET note = 'one of the same key' WHERE k = 2 AND k = key; END $$;
+SELECT * FROM accts ORDER BY k;
+SELECT * FROM lines ORDER BY k, n;
+--! end
+--! refused
+DO $$ BEGIN UPDATE accts SET note = 'x' WHERE k IN (1, 2, 3, 4, 31); END $$;
+--! refused
+DO $$ DECLARE k int := 3; BEGIN UPDATE accts SET note = 'x' WHERE k = 2; END $$;
+--! refused
+DO $$ DECLARE key int := 2; BEGIN UPDATE accts SET note = 'x' WHERE k = key; END $$;
 -- A rule counts on its event.
 INSERT INTO ruled VALUES (3, 5), (4, 6);
 UPDATE ruled SET m = m + 1;
