@@ -141,6 +141,7 @@ fn place(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Placem
             Ok(Placement { notifies: Some("NOTIFY".to_owned()), ..placement })
         }
         Node::DoStmt(block) => {
+            schema_guard::guard_block(block)?;
             if let Some(changes) = in_bodies::changes_of_block(block, context) {
                 return place_changes(&changes, ddl::Ddl::of_call("DO", false), context);
             }

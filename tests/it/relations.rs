@@ -116,6 +116,13 @@ async fn functions_that_return_rows_are_selected_from() {
     }
     let text = "SELECT r.expected_seconds FROM shardgate.rebalance(threshold => $1, dry_run => $2) r";
     client.query(text, &[&0.5_f64, &true]).await.expect(text);
+    // By SQL's PREPARE, too.
+    let statements = "PREPARE located (text) AS SELECT shard FROM shardgate.locate('t', $1); PREPARE named AS SELECT shard FROM \
+                      shardgate.locate('t', $1)";
+    client.batch_execute(statements).await.expect(statements);
+    for text in ["EXECUTE located('1')", "EXECUTE named('1')"] {
+        assert_eq!(client.query_one(text, &[]).await.expect(text).get::<_, String>(0), shard, "{text}");
+    }
     // By the types of the parameters, whatever their bytes look like.
     let spread = client.query_one("SELECT * FROM shardgate.locate('t', $1)", &[&"\t 1 "]).await.map(|row| row.get::<_, i32>(0));
     assert_eq!(spread.expect("a number with blanks"), partition);

@@ -59,7 +59,10 @@ pub(in crate::session) async fn prepare_by_name(session: &mut Session, statement
         return Err(reserved_name(name).into());
     }
     let prepared_text = text.get(*start..*end).unwrap_or_default();
-    let types = try_prepare(session, statement, text, name).await?;
+    let types = match is_of_map(session, prepared_text).await? {
+        true => try_prepare_in_map(session, statement, text, name).await?,
+        false => try_prepare(session, statement, text, name).await?,
+    };
     session.check_name_is_free(name.as_bytes(), prepared_text.len())?;
     let prepared = session.prepare(prepared_text.as_bytes(), types).await?;
     let prepared = Arc::into_inner(prepared).ok_or_else(|| PgError::internal("a new statement is in use"))?;
@@ -77,8 +80,22 @@ pub(in crate::session) async fn prepare_by_name(session: &mut Session, statement
     Ok(())
 }
 
-/// Prepares it on the home shard, reads the parameters' types and forgets it again.
-async fn try_prepare(session: &mut Session, statement: &Analysis, text: &str, name: &str) -> Result<Box<[u32]>, Failure> {
+/// Does the statement run in the database of the shard map?
+async fn is_of_map(session: &mut Session, text: &str) -> Result<bool, Failure> {
+    let prepared = session.prepare(text.as_bytes(), Box::default()).await?;
+    let scope = prepared.analysis().map(|analysis| &analysis.scope);
+    Ok(matches!(scope, Some(Scope::Map | Scope::Proxy(_))))
+}
+
+async fn try_prepare_in_map(session: &mut Session, statement: &Analysis, text: &str, name: &str) -> Result<Box<[u32]>, Failure> {
+    map_database::check_text_for_map(session, text)?;
+    let map = Arc::clone(&session.gateway.map_database);
+    let rows = question::ask_question(session, &map, &Own::Plan.text(&text_of_trial(statement, text, name))).await?;
+    parameter_types_of(&rows)
+}
+
+/// Prepares the statement, reads the parameters' types and forgets it again.
+fn text_of_trial(statement: &Analysis, text: &str, name: &str) -> String {
     let alone = text.get(statement.start..statement.end).unwrap_or(text);
     let mut sql = in_its_place(text, statement.start, alone);
     sql.push_str(
@@ -87,6 +104,11 @@ async fn try_prepare(session: &mut Session, statement: &Analysis, text: &str, na
     );
     sql.push_str(&quoted_literal(name));
     sql.push_str(&format!(";DEALLOCATE {}", quoted_identifier(name)));
+    sql
+}
+
+async fn try_prepare(session: &mut Session, statement: &Analysis, text: &str, name: &str) -> Result<Box<[u32]>, Failure> {
+    let sql = text_of_trial(statement, text, name);
     let home = session.home()?;
     let is_there = session.transaction.index_of(home.id).is_some();
     if let Some(reason) = session.maintenance_of(&home).filter(|_| !is_there) {

@@ -71,7 +71,7 @@ fn refusal(effect: SchemaEffect, by: Option<&str>, why: &str) -> PgError {
     }
 }
 
-fn block_body(block: &nodes::DoStmt) -> (String, Option<&str>) {
+pub(super) fn block_body(block: &nodes::DoStmt) -> (String, Option<&str>) {
     let option = |name: &str| {
         let found = block.args().iter().find(|option| option.defname() == Some(name));
         found.and_then(|option| option.arg().as_str())

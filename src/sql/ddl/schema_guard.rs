@@ -9,7 +9,9 @@ mod altered;
 mod filled;
 mod numbered;
 mod numbers;
+mod own_calls;
 mod own_schema;
+mod triggers;
 
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
@@ -27,11 +29,13 @@ use crate::sql::utility::shardgate_call;
 pub use altered::{AlteredSequences, altered_sequences};
 pub use filled::{TimedColumns, timed_columns};
 pub use numbered::{NumberedColumns, numbered_columns};
+pub use own_calls::guard_block;
 
 /// Refuses what would leave the shard map or the shards wrong. `text`: of the statement alone.
 pub fn guard(node: Node<'_>, text: &str, context: &Context) -> Result<(), PgError> {
     numbers::guard(node, context)?;
     own_schema::guard(node)?;
+    own_calls::guard(node, text)?;
     match node {
         Node::AlterTableStmt(alter) => {
             filled::guard(node, alter, text, context)?;
@@ -40,11 +44,17 @@ pub fn guard(node: Node<'_>, text: &str, context: &Context) -> Result<(), PgErro
         Node::IndexStmt(index) => create_index(index, context),
         Node::CreateStmt(create) => create_table(create, context),
         Node::RenameStmt(rename) => renamed(rename, context),
-        Node::CreateTrigStmt(s) => own_schema::relation(s.relation()),
+        Node::CreateTrigStmt(s) => {
+            own_schema::relation(s.relation())?;
+            triggers::guard(s, text, context)
+        }
         Node::AlterObjectSchemaStmt(s) => moved(s, context),
         Node::AlterSeqStmt(s) => own_schema::relation(s.sequence()),
         Node::CreatePolicyStmt(s) => own_schema::relation(s.table()),
-        Node::RuleStmt(s) => own_schema::relation(s.relation()),
+        Node::RuleStmt(s) => {
+            own_schema::relation(s.relation())?;
+            triggers::guard_rule(s, context)
+        }
         Node::ViewStmt(s) => own_schema::relation(s.view()),
         // Its other elements are about what it makes itself.
         Node::CreateSchemaStmt(s) => s.schema_elts().iter().try_for_each(|element| match element {

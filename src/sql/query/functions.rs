@@ -12,7 +12,7 @@ use super::keyed_calls::CallAt;
 use super::relations::{self, Resolved};
 use super::scope::Frame;
 use crate::catalog::{Access, Call, CallSets, Closure, Function, Oid, References, RelationKind, SchemaEffect};
-use crate::error::PgError;
+use crate::error::{PgError, capitalised};
 use crate::shard_key::KeyType;
 use crate::shardmap::DeclaredFunction;
 use crate::sql::analysis::{Numbers, SessionCall, ShardgateCall};
@@ -306,7 +306,7 @@ impl<'c> Reader<'c> {
             Closure::Known(references) => {
                 self.note_copies_read(function, references);
                 self.note_declaration(function, references);
-                self.note_references(references, &function.name);
+                self.note_references(references, &format!("function \"{}\"", function.name));
             }
             Closure::Unknown(reason) => {
                 self.note_declared_before(function);
@@ -422,14 +422,14 @@ impl<'c> Reader<'c> {
         match relations::placed(self.context, relation, true) {
             Resolved::Sharded { .. } => self.notes.hidden_sharded.push(oid),
             Resolved::Reference(_) if is_write => self.notes.refuse(PgError::unsupported(
-                format!("\"{by}\" writes to reference table \"{}\"", relation.name),
+                format!("{by} writes to reference table \"{}\"", relation.name),
                 "It would change the copy on one shard only.",
                 "Write to the reference table in a statement of its own.",
             )),
             Resolved::Reference(_) => self.notes.reads_hidden_copy(by, &relation.name),
             Resolved::Home(_) => {
                 let name = relation.name.clone();
-                self.notes.needs_home(|| format!("\"{by}\" uses table \"{name}\", which lives on the home shard."));
+                self.notes.needs_home(|| format!("{} uses table \"{name}\", which lives on the home shard.", capitalised(by)));
             }
             Resolved::View(_) if depth == 0 => {
                 match self.context.catalog.closure_of_relation(oid, Access::Read, &SqlBodyReader).as_ref() {

@@ -219,7 +219,10 @@ pub fn not_alone(name: &str) -> PgError {
     PgError::unsupported(
         format!("function shardgate.{name} must be called alone"),
         "The proxy answers it by itself and cannot evaluate it inside another statement.",
-        format!("Run SELECT shardgate.{name}(...) first and use its result."),
+        match answers(name) {
+            Some(Answers::Nothing) => format!("Run SELECT shardgate.{name}(...) in a statement of its own."),
+            Some(Answers::Value | Answers::Rows(_)) | None => format!("Run SELECT shardgate.{name}(...) first and use its result."),
+        },
     )
 }
 

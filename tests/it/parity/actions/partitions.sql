@@ -1,6 +1,8 @@
 -- A partition has triggers that the table has not.
 --! script
+CREATE OR REPLACE FUNCTION logs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
 CREATE TRIGGER logs AFTER UPDATE ON loose_2 FOR EACH ROW EXECUTE FUNCTION logs();
+CREATE OR REPLACE FUNCTION logs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log VALUES (TG_TABLE_NAME || ' ' || TG_OP); RETURN NULL; END $$;
 BEGIN;
 --! refused
 UPDATE loose SET v = 'new';
@@ -14,7 +16,9 @@ DROP TRIGGER logs ON loose_2;
 UPDATE loose SET v = 'newer';
 --! end
 --! script
+CREATE OR REPLACE FUNCTION sets_key() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
 CREATE TRIGGER sets BEFORE INSERT ON keyed_2 FOR EACH ROW EXECUTE FUNCTION sets_key();
+CREATE OR REPLACE FUNCTION sets_key() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.k := NEW.k + 1; RETURN NEW; END $$;
 BEGIN;
 --! refused
 INSERT INTO keyed VALUES (30, 1, 'a'), (31, 2, 'b');
