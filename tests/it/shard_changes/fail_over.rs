@@ -83,6 +83,8 @@ async fn a_shard_fails_over_and_its_former_primary_serves_nobody() {
     ledger.until_written(volume(50, 5_000)).await;
     let written = ledger.end(&stage).await;
     assert!(written.acknowledged.len() > volume(2_000, 30_000), "{}", written.acknowledged.len());
+    // In builds as they are for use: what is shown is shown under load.
+    assert!(written.per_second >= volume(0.0, 500.0), "{:.0} writes a second", written.per_second);
     written.assert_errors_are_named();
     written.assert_errors_are_of(&stage, "shard1").await;
     two_primaries(&stage, &second).await;

@@ -28,6 +28,8 @@ pub struct Written {
     pub errors: Vec<String>,
     /// The ids of what got an error.
     pub failed: Vec<Vec<i64>>,
+    /// Acknowledged statements and transactions.
+    pub per_second: f64,
 }
 
 impl Load {
@@ -60,11 +62,8 @@ impl Load {
     pub async fn end(self, stage: &Stage) -> Written {
         self.stop.store(true, Ordering::Relaxed);
         let (count, seconds) = (self.acknowledged.load(Ordering::Relaxed), self.began_at.elapsed().as_secs_f64());
-        println!(
-            "{count} acknowledged writes in {seconds:.1} s, {:.0} a second",
-            f64::from(u32::try_from(count).unwrap_or(0)) / seconds
-        );
-        let mut all = Written::default();
+        let mut all = Written { per_second: f64::from(u32::try_from(count).unwrap_or(0)) / seconds, ..Written::default() };
+        println!("{count} acknowledged writes in {seconds:.1} s, {:.0} a second", all.per_second);
         for writer in self.writers {
             let written = writer.await.expect("no panic");
             all.acknowledged.extend(written.acknowledged);
