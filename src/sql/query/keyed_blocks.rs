@@ -73,9 +73,7 @@ impl Reader<'_> {
             Scope::Tableless | Scope::Replicated | Scope::System => Vec::new(),
             Scope::Session | Scope::Map | Scope::Proxy(_) | Scope::EveryShard | Scope::Refused(_) => return None,
         };
-        // What the block does at home is noted of the whole of it.
-        let sharded = parts.into_iter().filter(|part| *part != Part::Home);
-        let parts: Option<Vec<Part>> = sharded.map(|part| of_constants(part, source)).collect();
+        let parts: Option<Vec<Part>> = parts.into_iter().map(|part| of_constants(part, source)).collect();
         Some((touched, parts?))
     }
 }
@@ -132,5 +130,51 @@ fn value_of(value: KeyValue, source: Source<'_>) -> Option<KeyValue> {
         }
         KeyValue::Parameter { .. } => None,
         KeyValue::Null | KeyValue::Bool(_) | KeyValue::Constant { .. } => Some(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::Analyzer;
+    use crate::sql::testing;
+
+    /// The parts of a block; of a sharded one whether it has a key.
+    fn parts(body: &str, temporary: &[&str]) -> Vec<Option<bool>> {
+        let context = testing::library().context(&["public"], temporary);
+        let read = Analyzer::new().analyze(&format!("DO $$ {body} $$"), &context).unwrap();
+        let Scope::Placed { parts, .. } = &read.statements[0].scope else { panic!("{body}: {:?}", read.statements[0].scope) };
+        let is_keyed = |part: &Part| match part {
+            Part::Home => None,
+            Part::Sharded { condition, .. } => Some(*condition != KeyCondition::All),
+        };
+        parts.iter().map(is_keyed).collect()
+    }
+
+    #[test]
+    fn a_block_of_constant_keys_is_where_their_rows_are() {
+        let (keyed, unkeyed) = (Some(true), Some(false));
+        for (body, expected) in [
+            ("BEGIN UPDATE t SET x = 1 WHERE k = 5; END", vec![keyed]),
+            ("BEGIN UPDATE t SET x = 1 WHERE k = 5; PERFORM 1 FROM u WHERE k IN (5, 6); END", vec![keyed, keyed]),
+            ("BEGIN UPDATE t SET x = 1 WHERE k = 5 AND name = 'a' AND x > 1; END", vec![keyed]),
+            ("BEGIN UPDATE t SET x = 1 WHERE k = 5; INSERT INTO home (id) VALUES (1); END", vec![keyed, None]),
+            ("DECLARE n int := 5; BEGIN UPDATE t SET x = 1 WHERE k = n; END", vec![unkeyed]),
+            ("DECLARE k int := 5; BEGIN UPDATE t SET x = 1 WHERE t.k = 5; END", vec![unkeyed]),
+            ("BEGIN UPDATE t SET x = 1 WHERE k = - '5'; END", vec![unkeyed]),
+            ("BEGIN UPDATE t SET x = 1; END", vec![unkeyed]),
+        ] {
+            let found = parts(body, &[]);
+            assert!(
+                expected.iter().all(|part| found.contains(part)) && found.iter().all(|part| expected.contains(part)),
+                "{body}: {found:?}"
+            );
+        }
+    }
+
+    /// The lasting table of its name is another one, which may be on the other shard.
+    #[test]
+    fn a_temporary_table_is_at_home() {
+        assert!(parts("BEGIN UPDATE t SET x = 1 WHERE k = 5; INSERT INTO ref (id) VALUES (1); END", &["ref"]).contains(&None));
     }
 }
