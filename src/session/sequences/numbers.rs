@@ -92,6 +92,8 @@ impl DrawnNumbers {
     pub fn discard(&mut self) {
         self.current.clear();
         self.last = Last::Nothing;
+        // The connection that it has drawn on still knows its number.
+        self.drawn_at_home += 1;
     }
 
     /// Shards have numbered rows by this sequence.

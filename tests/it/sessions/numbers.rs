@@ -349,6 +349,8 @@ async fn sequence_functions_answer_as_postgresql_does() {
     assert_eq!(one.value("SELECT lastval()").await, "501");
     succeed(&mut one, "COMMIT; DISCARD SEQUENCES").await;
     assert!(one.ask("SELECT currval('orders_id_seq')").await.starts_with("E(55000 "));
+    let told = one.ask("SELECT currval('home_numbers')").await;
+    assert!(told.starts_with("E("), "its number is forgotten: {told}");
     stage.assert_log_is_clean();
 }
 
