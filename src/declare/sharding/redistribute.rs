@@ -33,7 +33,7 @@ pub(in crate::declare) async fn redistribute(
     let Some(change) = Change::of(arguments)? else {
         return spread_from_home(control, caller, arguments).await;
     };
-    if is_so_already(control, caller, &change).await? {
+    if Box::pin(is_so_already(control, caller, &change)).await? {
         // The call is made again.
         return spread_from_home(control, caller, arguments).await;
     }

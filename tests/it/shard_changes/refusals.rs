@@ -15,65 +15,7 @@ async fn wrong_calls_say_what_to_do_and_right_ones_are_idempotent() {
     let nowhere = "postgres://postgres:s3cret@127.0.0.1:1/shard1";
     let history = "SELECT count(*) FROM shardgate.history";
     let before = client.value(history).await;
-    for (arguments, expected) in [
-        (
-            "'shard9', state => 'online'",
-            "42704 | shard \"shard9\" does not exist |  | SELECT name FROM shardgate.shards lists the shards.",
-        ),
-        (
-            "'shard1', state => 'offline'",
-            "22023 | invalid shard state \"offline\" |  | The states are online, read_only, draining and maintenance.",
-        ),
-        ("'shard1', state => 'preparing'", "22023 | invalid shard state \"preparing\""),
-        ("'shard1'", "22023 | nothing of the shard is to be changed |  | Give at least one of url, region, capacity"),
-        ("'shard1', capacity => 0", "22023 | capacity must be a number greater than zero"),
-        ("'shard1', url => 'mysql://h/d'", "22023 | the url of shard \"shard1\" is not valid"),
-        (
-            "'shard1', url => 'postgres://postgres@h:1,h:2/d?target_session_attrs=standby'",
-            "22023 | the url of shard \"shard1\" is not valid | The URL's target_session_attrs is \"standby\", which leads to servers that \
-             take no writes: allowed are any, primary, read-write.",
-        ),
-        (
-            "'shard1', url => 'postgres://postgres@h/d?passfile=/nowhere/pass'",
-            "22023 | the url of shard \"shard1\" is not valid | The password file \"/nowhere/pass\" cannot be read. | Every proxy must be \
-             able to read the files that passfile",
-        ),
-        (
-            "'shard1', url => 'postgres://postgres@h/d?password_env=HOME'",
-            "22023 | the url of shard \"shard1\" is not valid | The URL's password_env is \"HOME\": the name of the variable must begin with \
-             SHARDGATE_PASSWORD.",
-        ),
-        (
-            "'shard1', url => 'postgres://postgres@h/d?sslcert=/c&sslkey=/k&sslpassword=s3cret'",
-            "22023 | the url of shard \"shard1\" is not valid | The URL's parameter \"sslpassword\" is not supported: use a key that is not",
-        ),
-        ("'shard1', replication_url => 'nothing'", "22023 | the replication_url of shard \"shard1\" is not valid"),
-        (
-            "'shard1', url => 'postgres://postgres@h:99999/d'",
-            "22023 | the url of shard \"shard1\" is not valid | The URL's port \"99999\" is not a number from 1 to 65535.",
-        ),
-        (
-            "'shard1', url => 'postgres://postgres@nobody.invalid/d'",
-            "08001 | could not connect to shard \"shard1\" | Failed to lookup",
-        ),
-        (
-            "'shard1', url => '{proxy}'",
-            "22023 | the url of shard \"shard1\" leads to a Shardgate proxy |  | Give the address of the",
-        ),
-        ("'shard1', url => '{nowhere}'", "08001 | could not connect to shard \"shard1\" | "),
-        (
-            "'shard1', url => '{foreign}'",
-            "22023 | the url of shard \"shard1\" leads to another database | The database there has never been a shard. | Give the url of the same database",
-        ),
-        (
-            "'shard1', url => '{home}'",
-            "22023 | the url of shard \"shard1\" leads to another database | The database there is shard \"shard0\".",
-        ),
-        (
-            "'shard1', replication_url => '{home}'",
-            "22023 | the replication_url of shard \"shard1\" leads to another database | The database there is shard \"shard0\".",
-        ),
-    ] {
+    for (arguments, expected) in WRONG_CALLS {
         let proxy = format!("postgres://postgres@{}/app", stage.proxy.address());
         let arguments = arguments
             .replace("{proxy}", &proxy)
@@ -117,6 +59,61 @@ async fn wrong_calls_say_what_to_do_and_right_ones_are_idempotent() {
     assert_eq!(client.row(row).await, ["eu", "2.5", "online", "f", "t"]);
     stage.assert_log_is_clean();
 }
+
+/// The arguments, and how the answer begins.
+const WRONG_CALLS: &[(&str, &str)] = &[
+    (
+        "'shard9', state => 'online'",
+        "42704 | shard \"shard9\" does not exist |  | SELECT name FROM shardgate.shards lists the shards.",
+    ),
+    (
+        "'shard1', state => 'offline'",
+        "22023 | invalid shard state \"offline\" |  | The states are online, read_only, draining and maintenance.",
+    ),
+    ("'shard1', state => 'preparing'", "22023 | invalid shard state \"preparing\""),
+    ("'shard1'", "22023 | nothing of the shard is to be changed |  | Give at least one of url, region, capacity"),
+    ("'shard1', capacity => 0", "22023 | capacity must be a number greater than zero"),
+    ("'shard1', url => 'mysql://h/d'", "22023 | the url of shard \"shard1\" is not valid"),
+    (
+        "'shard1', url => 'postgres://postgres@h:1,h:2/d?target_session_attrs=standby'",
+        "22023 | the url of shard \"shard1\" is not valid | The URL's target_session_attrs is \"standby\", which leads to servers that \
+             take no writes: allowed are any, primary, read-write.",
+    ),
+    (
+        "'shard1', url => 'postgres://postgres@h/d?passfile=/nowhere/pass'",
+        "22023 | the url of shard \"shard1\" is not valid | The password file \"/nowhere/pass\" cannot be read. | Every proxy must be \
+             able to read the files that passfile",
+    ),
+    (
+        "'shard1', url => 'postgres://postgres@h/d?password_env=HOME'",
+        "22023 | the url of shard \"shard1\" is not valid | The URL's password_env is \"HOME\": the name of the variable must begin with \
+             SHARDGATE_PASSWORD.",
+    ),
+    (
+        "'shard1', url => 'postgres://postgres@h/d?sslcert=/c&sslkey=/k&sslpassword=s3cret'",
+        "22023 | the url of shard \"shard1\" is not valid | The URL's parameter \"sslpassword\" is not supported: use a key that is not",
+    ),
+    ("'shard1', replication_url => 'nothing'", "22023 | the replication_url of shard \"shard1\" is not valid"),
+    (
+        "'shard1', url => 'postgres://postgres@h:99999/d'",
+        "22023 | the url of shard \"shard1\" is not valid | The URL's port \"99999\" is not a number from 1 to 65535.",
+    ),
+    ("'shard1', url => 'postgres://postgres@nobody.invalid/d'", "08001 | could not connect to shard \"shard1\" | Failed to lookup"),
+    ("'shard1', url => '{proxy}'", "22023 | the url of shard \"shard1\" leads to a Shardgate proxy |  | Give the address of the"),
+    ("'shard1', url => '{nowhere}'", "08001 | could not connect to shard \"shard1\" | "),
+    (
+        "'shard1', url => '{foreign}'",
+        "22023 | the url of shard \"shard1\" leads to another database | The database there has never been a shard. | Give the url of the same database",
+    ),
+    (
+        "'shard1', url => '{home}'",
+        "22023 | the url of shard \"shard1\" leads to another database | The database there is shard \"shard0\".",
+    ),
+    (
+        "'shard1', replication_url => '{home}'",
+        "22023 | the replication_url of shard \"shard1\" leads to another database | The database there is shard \"shard0\".",
+    ),
+];
 
 /// A database that an earlier version has registered is known by its identity as soon as it was looked at.
 #[tokio::test]
