@@ -60,6 +60,10 @@ impl Reader<'_> {
             }
             _ => return None,
         };
+        // That is the home shard's to answer, as before the block had a key.
+        if reader.notes.asks_one_server {
+            return None;
+        }
         let is_sharded = |oid: &Oid| {
             let relation = self.context.catalog.relations.get(oid);
             relation.is_some_and(|relation| matches!(relations::placed(self.context, relation, true), Resolved::Sharded { .. }))
@@ -163,6 +167,9 @@ mod tests {
             ("DECLARE k int := 5; BEGIN UPDATE t SET x = 1 WHERE t.k = 5; END", vec![unkeyed]),
             ("BEGIN UPDATE t SET x = 1 WHERE k = - '5'; END", vec![unkeyed]),
             ("BEGIN UPDATE t SET x = 1; END", vec![unkeyed]),
+            ("BEGIN UPDATE t SET name = current_database() WHERE k = 5; END", vec![unkeyed]),
+            ("DECLARE n text := current_database(); BEGIN UPDATE t SET name = n WHERE k = 5; END", vec![unkeyed]),
+            ("BEGIN RAISE NOTICE '%', 't'::regclass::oid; UPDATE t SET x = 1 WHERE k = 5; END", vec![unkeyed]),
         ] {
             let found = parts(body, &[]);
             assert!(
