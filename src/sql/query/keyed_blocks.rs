@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use pg_raw_parse::Node;
 
 use super::bind::Reader;
-use super::keyed_bodies::key_of;
+use super::keyed_bodies::{key_of, read_statement};
 use super::relations::{self, Resolved};
 use crate::catalog::{BodyReader, Oid};
 use crate::shard_key::oid;
-use crate::sql::analysis::{Command, KeyCondition, KeyTest, KeyValue, Merge, Part, QueryKind, Scope, StoredValue, Test};
+use crate::sql::analysis::{Command, KeyCondition, KeyTest, KeyValue, Part, Scope, StoredValue, Test};
 use crate::sql::body::{SqlBodyReader, queries};
 use crate::sql::parse::lexer::{self, LiteralClass};
 use crate::sql::parse::parse;
@@ -49,17 +49,7 @@ impl Reader<'_> {
         reader.is_body = true;
         reader.body_depth = self.body_depth + 1;
         reader.search_path.clone_from(&self.search_path);
-        let (kind, merge) = match node {
-            Node::SelectStmt(select) if select.into_clause().is_none() => (QueryKind::Select, reader.outermost(select).ok()?),
-            Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) | Node::MergeStmt(_) => {
-                let (kind, modified) = reader.modification(node, &None).ok()?;
-                if modified.is_replicated {
-                    return None;
-                }
-                (kind, Ok(Merge::default()))
-            }
-            _ => return None,
-        };
+        let (kind, merge) = read_statement(&mut reader, node)?;
         // That is the home shard's to answer, as before the block had a key.
         if reader.notes.asks_one_server {
             return None;

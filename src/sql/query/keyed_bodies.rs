@@ -14,6 +14,7 @@ use pg_raw_parse::walk::{Recurse, walk_manual};
 use super::bind::Reader;
 use super::relations::{self, Resolved};
 use crate::catalog::{BodyName, BodyReader, BodyReferences, Function, Oid, References, Relation, Trigger};
+use crate::error::PgError;
 use crate::shard_key::{KeyColumn, KeyType};
 use crate::shardmap::{GroupId, TableKind};
 use crate::sql::analysis::{Command, KeyCondition, KeyTest, KeyValue, Merge, Part, QueryKind, Scope, Test};
@@ -225,17 +226,7 @@ impl<'c> Given<'c> {
         if let Some(path) = &function.search_path {
             reader.search_path.clone_from(path);
         }
-        let (kind, merge) = match node {
-            Node::SelectStmt(select) if select.into_clause().is_none() => (QueryKind::Select, reader.outermost(select).ok()?),
-            Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) | Node::MergeStmt(_) => {
-                let (kind, modified) = reader.modification(node, &None).ok()?;
-                if modified.is_replicated {
-                    return None;
-                }
-                (kind, Ok(Merge::default()))
-            }
-            _ => return None,
-        };
+        let (kind, merge) = read_statement(&mut reader, node)?;
         let of_group = |oid: &Oid| self.has_in_group(context, *oid);
         let by_calls = reader.keyed.iter().chain(&reader.notes.hidden_keyed).copied();
         let touched: BTreeSet<Oid> = reader.notes.relations.iter().copied().chain(by_calls).filter(of_group).collect();
@@ -300,6 +291,18 @@ impl<'c> Given<'c> {
             }),
             Test::AnyOf(_) | Test::Compare(..) => false,
         }
+    }
+}
+
+/// A statement of a body that writes no copies; `None`: another one.
+pub(super) fn read_statement(reader: &mut Reader<'_>, node: Node<'_>) -> Option<(QueryKind, Result<Merge, PgError>)> {
+    match node {
+        Node::SelectStmt(select) if select.into_clause().is_none() => Some((QueryKind::Select, reader.outermost(select).ok()?)),
+        Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) | Node::MergeStmt(_) => {
+            let (kind, modified) = reader.modification(node, &None).ok()?;
+            (!modified.is_replicated).then(|| (kind, Ok(Merge::default())))
+        }
+        _ => None,
     }
 }
 

@@ -1,5 +1,5 @@
-//! CREATE TRIGGER and CREATE RULE on a distributed table: one that would have the table's writes refused is refused itself, when it is made and not
-//! when the application writes.
+//! CREATE TRIGGER and CREATE RULE on a distributed table: one that would have the table's writes refused is refused itself, when it is
+//! made and not when the application writes.
 //!
 //! What a write of one row needs is read twice, of the schema as it is and with the trigger. Whatever only the second refuses is the
 //! trigger's doing.
