@@ -54,7 +54,7 @@ impl Control {
 
     /// Makes the pieces that are due, one after the other, and says how many. One that cannot be made does not keep back those of other
     /// tables: the first error is told in the end. Not cancel safe: what is given up in the middle is made when its claim has run out; a
-    /// piece that is made and not carried stays where it is.
+    /// piece that is made and not carried is carried two minutes later.
     pub async fn make_time_partitions(&self) -> Result<i32, PgError> {
         let (mut made, mut first_error) = (0, None);
         for _ in 0..PIECES_MAX {
@@ -124,6 +124,10 @@ async fn make_one(control: &Control, piece: &TimePiece) -> Result<Made, PgError>
     let Some(shard) = placement::turns(&shards, turn + 1).pop() else {
         return Ok(Made::Nowhere(placement::no_shard_takes_partitions()));
     };
+    // Whoever dies while it is carried leaves this, and another proxy takes it up.
+    if snapshot.shard(last.shard).is_some_and(|made_on| made_on.name != shard) {
+        control.map.store().time_piece_not_carried(upper, &shard, UNDER_WAY).await?;
+    }
     let deadline = Instant::now() + CARRIED_AGAIN_FOR;
     loop {
         match moves::carry(control, ACTOR, upper, &shard).await {
@@ -141,6 +145,9 @@ async fn make_one(control: &Control, piece: &TimePiece) -> Result<Made, PgError>
 /// Within the claim.
 const CARRIED_AGAIN_FOR: Duration = Duration::from_secs(60);
 const CARRIED_AGAIN_AFTER: Duration = Duration::from_secs(3);
+
+/// Why a piece is not on its shard yet.
+const UNDER_WAY: &str = "its move has not ended";
 
 /// In the history of the map.
 const ACTOR: &str = "shardgate";

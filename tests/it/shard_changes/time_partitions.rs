@@ -134,6 +134,9 @@ async fn a_change_of_the_schema_keeps_no_piece_from_its_shard() {
     points.arm("move.gated", "hold");
     succeed(&mut admin, "SELECT shardgate.time_partitions('events', '1 month', ahead => 1, on_shards => 'shard1')").await;
     points.until_reached("move.gated").await;
+    // Noted before it is carried, for whoever takes it up if this proxy dies now.
+    let error = admin.value("SELECT error FROM shardgate.time_partitions").await;
+    assert!(error.ends_with(" is not on shard \"shard1\": its move has not ended"), "{error}");
     succeed(&mut other, "CREATE TABLE made_meanwhile (id int)").await;
     points.release("move.gated");
     let pieces = "SELECT string_agg(shard, ',' ORDER BY low::timestamptz NULLS FIRST) FROM shardgate.partitions p JOIN shardgate.tables t \
