@@ -10,6 +10,7 @@ use super::ddl::ddl_locks::TableLocks;
 use super::ddl::redefined::Redefined;
 pub use super::ddl::schema_guard::{AlteredSequences, NumberedColumns, TimedColumns};
 use super::utility::copy_in::CopyIn;
+use super::utility::materialized::Refresh;
 use super::utility::table_as::TableAs;
 use crate::catalog::SessionEffects;
 use crate::error::PgError;
@@ -575,6 +576,8 @@ pub enum Command {
         altered: Option<Arc<AlteredSequences>>,
         /// Taken on all shards before it begins.
         locks: Option<Arc<TableLocks>>,
+        /// What is run after it, on each shard: about relations that the client has not named.
+        afterwards: Arc<[String]>,
         /// Of what statements by others may be about.
         redefines: Redefined,
         /// Sharded and reference tables whose names it gives to something new.
@@ -587,6 +590,8 @@ pub enum Command {
     Lock,
     /// VACUUM, ANALYZE, REINDEX, CLUSTER, CHECKPOINT.
     Maintenance,
+    /// REFRESH of a materialized view over rows of several shards.
+    Refresh(Arc<Refresh>),
     Call,
     Do,
     /// `SELECT shardgate.f(…)`, `SELECT * FROM shardgate.f(…)`: the statement is one call of a function of this schema.

@@ -15,10 +15,12 @@ use super::parse::lexer::{self, Literal, TokenKind};
 use super::placing::{self, Placement};
 use super::query::{Draws, Reader, Resolved, is_of_server, resolve};
 use super::rewrite::{clock, drawing};
+use super::utility::materialized::{self, Refresh};
 use super::utility::shardgate_call::{self, Naming};
 use super::utility::table_as::{self, TableAs};
 use super::utility::{cluster_state, execute, own_relations, session_command, set_config, set_sequence};
 use super::{ddl, parse, temporary_parts};
+use crate::catalog::Relation;
 use crate::error::{PgError, SqlState};
 
 /// The text and where the statement is in it.
@@ -388,6 +390,9 @@ fn place_refresh(refresh: &nodes::RefreshMatViewStmt, source: Source<'_>, contex
             return Ok(placing::of_relations(relations, Command::Maintenance, Effect::Write, context, source));
         }
     };
+    if let Some(refresh) = Refresh::of(view, &context.catalog) {
+        return Ok(Placement::new(Command::Refresh(Arc::new(refresh)), at_home(), Effect::Write));
+    }
     let mut reader = Reader::new(context, source.text, source.literals);
     reader.refreshed(view)?;
     let mut placement = placing::finish(reader, Command::Maintenance, Ok(Merge::default()));
@@ -396,8 +401,8 @@ fn place_refresh(refresh: &nodes::RefreshMatViewStmt, source: Source<'_>, contex
         Scope::Refused(refusal) => Scope::Refused(refusal),
         _ if is_elsewhere => Scope::Refused(PgError::unsupported(
             format!("REFRESH of materialized view \"{}\" is not supported", view.name),
-            "It is filled on the home shard, and its query reads rows of other shards.",
-            TABLE_OF_ROWS,
+            "It was made when the rows that it reads were on one shard, and is filled by that shard's alone.",
+            made_anew(context, view),
         )),
         _ => Scope::Placed { parts: vec![Part::Home], pushdown: Ok(()) },
     };
@@ -444,7 +449,8 @@ fn place_ddl(node: Node<'_>, source: Source<'_>, context: &Context) -> Result<Pl
     }
     let scope = if is_temporary { at_home() } else { Scope::EveryShard };
     let mut command = found.into_command();
-    if let Command::Ddl { renames, numbered, timed, altered, locks, redefines, takes, .. } = &mut command {
+    if let Command::Ddl { renames, numbered, timed, altered, locks, redefines, takes, afterwards, .. } = &mut command {
+        *afterwards = materialized::with_those_beside(node, context).into();
         *redefines = redefined(node, context);
         *takes = redefined::taken(node, context).into();
         *renames = schema_guard::distributed_rename(node, context).map(Arc::new);
@@ -484,7 +490,7 @@ pub(super) fn place_changes(changes: &[String], call: ddl::Ddl, context: &Contex
                     ..
                 }
             );
-        let Command::Ddl { redefines: these, once_per_server, takes, .. } = command else {
+        let Command::Ddl { redefines: these, once_per_server, takes, afterwards, .. } = command else {
             return Err(in_bodies::not_in_a_block(""));
         };
         drops |= redefined::drops_tables(node);
@@ -492,7 +498,7 @@ pub(super) fn place_changes(changes: &[String], call: ddl::Ddl, context: &Contex
         redefines = redefines.with(these);
         // Not both on every shard and on one of each server.
         let is_mixed = concerns_roles.replace(once_per_server).is_some_and(|before| before != once_per_server);
-        if !is_plain || is_mixed || matches!(node, Node::CreateTableAsStmt(_)) {
+        if !is_plain || !afterwards.is_empty() || is_mixed || matches!(node, Node::CreateTableAsStmt(_)) {
             let tag = ddl::classify(node).map_or_else(String::new, |found| found.tag);
             return Err(in_bodies::not_in_a_block(&tag));
         }
@@ -529,12 +535,13 @@ fn place_table_as(
         timed: None,
         altered: None,
         locks: None,
+        afterwards: Arc::default(),
         gives_rows: false,
         by_body: false,
         redefines: redefined::relation(relation, context),
         takes: redefined::taken_by(relation, context).into(),
     };
-    if into.is_some_and(|into| into.skip_data) {
+    if into.is_some_and(|into| into.skip_data && !is_view) {
         let scope = match temporary {
             Some(_) => at_home(),
             None => Scope::EveryShard,
@@ -549,9 +556,13 @@ fn place_table_as(
     let is_read = reader.notes.effect() == Effect::Read;
     reader.notes.writes();
     let alone = source.alone();
-    let table_as = into.filter(|_| is_read && !is_view);
-    let table_as =
-        table_as.and_then(|into| table_as::table_as(alone, source.start, into, temporary.is_some(), tag == "SELECT INTO"));
+    let kind = match tag {
+        "SELECT INTO" => table_as::Kind::SelectInto,
+        _ if is_view => table_as::Kind::View,
+        _ => table_as::Kind::Table,
+    };
+    let table_as = into.filter(|_| is_read);
+    let table_as = table_as.and_then(|into| table_as::table_as(alone, source.start, into, temporary.is_some(), kind));
     if table_as.is_some() {
         // Pieces of this text.
         reader.notes.is_bound_to_text = true;
@@ -594,7 +605,7 @@ fn execute_refusal(tag: &str) -> PgError {
 
 fn table_as_refusal(tag: &str) -> PgError {
     let hint = match tag {
-        MATERIALIZED_VIEW => TABLE_OF_ROWS,
+        MATERIALIZED_VIEW => "Make a table of its rows.",
         _ => "Create the table first and fill it with INSERT ... SELECT.",
     };
     PgError::unsupported(
@@ -606,9 +617,11 @@ fn table_as_refusal(tag: &str) -> PgError {
 
 const MATERIALIZED_VIEW: &str = "CREATE MATERIALIZED VIEW";
 
-/// In place of a materialised view of sharded rows. Readers see the old rows until it is refreshed.
-const TABLE_OF_ROWS: &str = "Make a table of its rows with CREATE TABLE ... AS SELECT .... To refresh it: BEGIN; DELETE FROM ...; \
-                             INSERT INTO ... SELECT ...; COMMIT.";
+/// Ready to be run.
+fn made_anew(context: &Context, view: &Relation) -> String {
+    let (drop, create) = materialized::made_anew(&context.catalog, view, view.view_definition.as_deref().unwrap_or_default());
+    format!("Make it anew, and give its privileges again: {drop} {create}")
+}
 
 /// A statement that could not be placed: refused, or, when it is only too large to be read, kept to where everything is.
 fn failed(node: Node<'_>, context: &Context, refusal: PgError) -> Placement {

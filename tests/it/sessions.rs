@@ -37,6 +37,7 @@ mod locks;
 mod long_texts;
 mod many_literals;
 mod many_rows;
+mod materialized;
 mod memory;
 mod merges;
 mod mixed;

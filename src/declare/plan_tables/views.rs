@@ -18,9 +18,9 @@ use super::script::{Kind, Row};
 use super::uniques::{missing, what};
 use crate::catalog::{Catalog, ObjectName, Oid, Relation, RelationKind, Unique, quoted_identifier, quoted_name, type_anywhere};
 use crate::declare::checks::Obstacle;
-use crate::sql::residues::as_table;
 use crate::sql::rewrite::grouped_by_key::{RekeyedTable, regrouped};
 use crate::sql::rewrite::joined_by_key::{KeyedReference, joined_by_key};
+use crate::sql::utility::materialized::made_anew;
 
 /// The views of a plan, by what they will be.
 #[derive(Debug, Default)]
@@ -154,7 +154,8 @@ impl<'c> Views<'c> {
             };
             let later = regrouped(query, &[table]);
             let later = later.as_deref().unwrap_or(query);
-            remedy.push_str(&format!(" {}", as_table(catalog, view, query, later)));
+            let (drop, create) = made_anew(catalog, view, later);
+            remedy.push_str(&format!(" {drop} And at the end, with the privileges that you give it: {create}"));
         }
         let names: Vec<&str> = users.iter().map(|user| user.name.as_str()).collect();
         Some(Obstacle { what: format!("{} of table {} is needed by {}.", what(unique), shown(relation), names.join(", ")), remedy })

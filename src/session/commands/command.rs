@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::arguments::declared_call;
 use super::listening::{ListenChange, Listening};
 use super::relations;
-use super::{explain, inner_query, listening, prepare, table_as, temporary};
+use super::{explain, inner_query, listening, materialized, prepare, table_as, temporary};
 use crate::backend::{Own, Reply};
 use crate::catalog::quoted_identifier;
 use crate::declare;
@@ -58,6 +58,7 @@ pub(in crate::session) fn is_own(command: &Command) -> bool {
         | Command::Shardgate(_)
         | Command::Ddl { .. }
         | Command::Maintenance
+        | Command::Refresh(_)
         | Command::Listen(_)
         | Command::Unlisten(_)
         | Command::Explain { .. }
@@ -157,6 +158,7 @@ async fn own_command_with(
             Box::pin(temporary::change_temporary(session, statement, text, None)).await
         }
         Command::Ddl { table_as: Some(table), .. } => Box::pin(table_as::create_table_as(session, table, statement, text)).await,
+        Command::Refresh(refresh) => Box::pin(materialized::refresh(session, refresh, alone)).await,
         Command::Ddl { .. } | Command::Maintenance => Box::pin(every_shard::on_every_shard(session, statement, text)).await,
         Command::Empty => {
             originate::bare(&mut session.client.output, shard_tag::EMPTY_QUERY);

@@ -23,7 +23,7 @@ pub(in crate::session) async fn asked_by_dump(session: &mut Session, text: &str)
     if asks_every_sequence(text) {
         return with_places_of_sequences(session, text).await;
     }
-    Ok(as_one_database(text))
+    Ok(as_one_database(text, &session.context.catalog))
 }
 
 async fn with_places_of_sequences(session: &Session, text: &str) -> Result<Option<String>, Failure> {

@@ -10,6 +10,7 @@ pub(super) mod explain;
 pub(super) mod inner_query;
 pub(super) mod listening;
 pub(super) mod map_database;
+pub(super) mod materialized;
 pub(super) mod permitted;
 pub(super) mod prepare;
 pub(super) mod question;

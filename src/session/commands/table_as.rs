@@ -1,4 +1,4 @@
-//! CREATE TABLE AS and SELECT INTO of rows of several shards.
+//! CREATE TABLE AS, SELECT INTO and CREATE MATERIALIZED VIEW of rows of several shards.
 //!
 //! ```text
 //!   the query, by the ladder ─► rows, kept ─► the definition, WITH NO DATA, on every shard ─► the rows, on the home shard
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::temporary;
+use super::{materialized, temporary};
 use crate::backend::{Own, Stored};
 use crate::catalog::{quoted_identifier, quoted_literal};
 use crate::error::PgError;
@@ -69,9 +69,12 @@ async fn fill_table_as(
         schema::announce_schema_change(session, CREATE_TABLE_AS).await?;
         return every_shard::run_on_each(session, &shards, &table.definition).await.map(|()| None);
     }
-    let mut rows = match staged::answer_rows(session, &table.query).await {
-        Err(Failure::Shard(frame)) => return Err(scatter::told_of_the_text(session, frame, statement, text).await),
-        answered => answered?,
+    let rows = match &table.view {
+        Some(view) if !view.is_filled => None,
+        Some(_) | None => match staged::answer_rows(session, &table.query).await {
+            Err(Failure::Shard(frame)) => return Err(scatter::told_of_the_text(session, frame, statement, text).await),
+            answered => Some(answered?),
+        },
     };
     if table.is_temporary {
         temporary::keep_temporary(session, &home).await?;
@@ -84,24 +87,38 @@ async fn fill_table_as(
             session.check_commit_support(&ids).await?;
         }
     }
-    for shard in &shards {
-        every_shard::run_on_one(session, shard, &Stored::SchemaChange.text(&table.definition), false).await?;
-    }
-    let target = format!("{schema}.{}", quoted_identifier(&table.name));
-    let count = insert_rows(session, &home, &target, &mut rows, began_at).await?;
-    rows.end().await?;
+    let made = match &table.view {
+        Some(view) => materialized::make(session, table, view, &schema, &shards).await?,
+        None => {
+            for shard in &shards {
+                every_shard::run_on_one(session, shard, &Stored::SchemaChange.text(&table.definition), false).await?;
+            }
+            format!("{schema}.{}", quoted_identifier(&table.name))
+        }
+    };
+    let tag = match rows {
+        Some(rows) => {
+            let count = Box::pin(insert_rows(session, &home, &made, rows, began_at)).await?;
+            if table.view.is_some() {
+                let view = format!("{schema}.{}", quoted_identifier(&table.name));
+                materialized::fill(session, &home, &made, &format!("REFRESH MATERIALIZED VIEW {view}")).await?;
+            }
+            format!("SELECT {count}")
+        }
+        None => "CREATE MATERIALIZED VIEW".to_owned(),
+    };
     for participant in session.transaction.participants_mut().iter_mut().filter(|participant| participant.has_begun) {
         participant.has_written |= shards.iter().any(|shard| shard.id == participant.shard);
     }
-    Ok(Some(format!("SELECT {count}")))
+    Ok(Some(tag))
 }
 
 /// The rows into the table, in statements of a bounded size. How many they were.
-async fn insert_rows(
+pub(super) async fn insert_rows(
     session: &mut Session,
     home: &Arc<Shard>,
     target: &str,
-    rows: &mut StoredRows,
+    mut rows: StoredRows,
     began_at: Instant,
 ) -> Result<usize, Failure> {
     let cancel = Arc::clone(&session.cancel);
@@ -111,6 +128,7 @@ async fn insert_rows(
     loop {
         let batch = rows.next(BATCH_VALUES_MAX, BATCH_BYTES_MAX).await?;
         if batch.rows.is_empty() {
+            rows.end().await?;
             return Ok(count);
         }
         let insert = format!("INSERT INTO {target}{}", batch.inserted(&session.context.catalog)?);

@@ -117,6 +117,7 @@ pub(in crate::session) async fn on_every_shard(session: &mut Session, statement:
             }
         }
     };
+    let run = with_afterwards(session, run, &shards, &statement.command).await;
     // What a body does does not stand in the text.
     let may_take_more = may_cascade(text) || matches!(statement.command, Command::Ddl { by_body: true, .. });
     let run = if may_take_more { Box::pin(with_keys_left(session, run)).await } else { run };
@@ -239,6 +240,22 @@ async fn with_keys_left(session: &mut Session, run: Result<(), Failure>) -> Resu
         Some(column) => Err(key_change(&String::from_utf8_lossy(column)).into()),
         None => Ok(()),
     }
+}
+
+async fn with_afterwards(
+    session: &mut Session,
+    run: Result<(), Failure>,
+    shards: &[Arc<Shard>],
+    command: &Command,
+) -> Result<(), Failure> {
+    run?;
+    let Command::Ddl { afterwards, .. } = command else { return Ok(()) };
+    for shard in shards {
+        for statement in afterwards.iter() {
+            run_on_one(session, shard, &Stored::SchemaChange.text(statement), false).await?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) async fn run_locked(

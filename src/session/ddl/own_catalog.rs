@@ -167,8 +167,10 @@ fn is_planned(statement: &Analysis) -> bool {
         | Command::Truncate { .. }
         | Command::Lock
         | Command::Explain { .. }
+        | Command::Maintenance
+        | Command::Refresh(_)
         | Command::SetSequence => true,
-        Command::Ddl { .. } => !matches!(statement.scope, Scope::EveryShard),
+        Command::Ddl { tag, .. } => tag.ends_with("MATERIALIZED VIEW") || !matches!(statement.scope, Scope::EveryShard),
         _ => false,
     }
 }

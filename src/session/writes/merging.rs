@@ -155,7 +155,7 @@ pub(in crate::session) async fn merge_without_shard(
     let refusal = || staging.refusal().clone();
     let text = source.constant(answer, &session.context.catalog)?.ok_or_else(refusal)?;
     let text = spliced(alone, &[Splice { start: source.start, end: source.end, text }]);
-    let shard = shard_of_matched(session, &text, asked).await?.ok_or_else(refusal)?;
+    let shard = Box::pin(shard_of_matched(session, &text, asked)).await?.ok_or_else(refusal)?;
     if begins {
         session.begin_one_statement();
     }

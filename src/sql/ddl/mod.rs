@@ -88,6 +88,7 @@ impl Ddl {
             timed: None,
             altered: None,
             locks: None,
+            afterwards: [].into(),
             redefines,
             takes: takes.into(),
         }

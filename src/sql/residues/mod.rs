@@ -50,7 +50,7 @@ mod tests;
 mod views;
 
 pub use condition::{array_element, bytewise, key_types, key_value, takes_null};
-pub use views::{as_table, covering_name, covering_query, reading_besides_views, uncovered, view_of_covering, views_to_cover};
+pub use views::{covering_name, covering_query, reading_besides_views, uncovered, view_of_covering, views_to_cover};
 
 /// A text that sees only rows which its shard owns, while no other groups have residues than those that it was made for.
 #[derive(Clone, Debug, PartialEq, Eq)]

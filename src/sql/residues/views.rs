@@ -13,6 +13,7 @@ use crate::catalog::{Catalog, DependencyTarget, DependentKind, Oid, Relation, Re
 use crate::error::PgError;
 use crate::shardmap::{GroupId, MapSnapshot, TableKind};
 use crate::sql::context::Context;
+use crate::sql::utility::materialized::{self, Beside};
 
 /// In the schema `shardgate`.
 pub fn covering_name(schema: &str, name: &str) -> String {
@@ -70,7 +71,7 @@ pub fn reading_besides_views(context: &Context, group: GroupId) -> Vec<(String, 
     let mut found: Vec<(String, String)> = catalog
         .relations
         .values()
-        .filter(|relation| relation.kind != RelationKind::View && reads(relation))
+        .filter(|relation| relation.kind != RelationKind::View && Beside::of(relation).is_none() && reads(relation))
         .map(|relation| {
             let (reader, remedy) = match relation.kind {
                 RelationKind::MaterializedView => ("materialized view".to_owned(), remedy_of_materialized(catalog, relation)),
@@ -84,20 +85,12 @@ pub fn reading_besides_views(context: &Context, group: GroupId) -> Vec<(String, 
     found
 }
 
-/// What a materialized view may be instead: its rows are those of its query `was`, and are to be those of `query`.
-pub fn as_table(catalog: &Catalog, view: &Relation, was: &str, query: &str) -> String {
-    let parts = catalog.definitions.of(&view.whole());
-    let indexes: String = parts.iter().filter(|(_, kind, _)| *kind == "index").map(|(.., text)| format!(" {text};")).collect();
-    let view = quoted_name(&view.schema, &view.name);
-    format!(
-        "A table may hold its rows, with the privileges that you give it: DROP MATERIALIZED VIEW {view}; CREATE TABLE {view} AS {was};{indexes} \
-         And in place of REFRESH: BEGIN; DELETE FROM {view}; INSERT INTO {view} {query}; COMMIT;"
-    )
-}
-
 fn remedy_of_materialized(catalog: &Catalog, view: &Relation) -> String {
-    match view.view_definition.as_deref().map(|text| text.trim().trim_end_matches(';')) {
-        Some(query) => as_table(catalog, view, query, query),
+    match view.view_definition.as_deref() {
+        Some(query) => {
+            let (drop, create) = materialized::made_anew(catalog, view, query);
+            format!("It was made when these were on one shard. Make it anew, and give its privileges again: {drop} {create}")
+        }
         None => "Drop it for the time of the move".to_owned(),
     }
 }
@@ -132,8 +125,13 @@ pub fn reaches(context: &Context, groups: &[GroupId], relation: &Relation) -> bo
             continue;
         }
         seen.push(oid);
-        if context.catalog.relations.get(&oid).is_some_and(|relation| is_of(context, groups, relation)) {
+        let relation = context.catalog.relations.get(&oid);
+        if relation.is_some_and(|relation| is_of(context, groups, relation)) {
             return true;
+        }
+        // It shows what it has stored.
+        if relation.is_some_and(|relation| relation.kind == RelationKind::MaterializedView) {
+            continue;
         }
         waiting.extend(read_by(&context.catalog, oid));
     }

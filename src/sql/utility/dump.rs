@@ -6,6 +6,7 @@
 //!
 //! * the schema has a name like those of PostgreSQL itself (`pg_…`), in which `pg_dump` looks for nothing;
 //! * such a default is `nextval(…)`, or the column is an identity column and its sequence belongs to it as one does;
+//! * a materialized view over several shards has its query, and what stands beside it is not there;
 //! * a sequence of the whole cluster stands where the map has it. `pg_dump` asks sequence by sequence, from version 18 on for all of
 //!   them at once.
 //!
@@ -13,13 +14,14 @@
 
 use pg_raw_parse::{Node, nodes};
 
-use crate::catalog::{RelationKind, SequenceName, quoted_literal};
+use crate::catalog::{Catalog, RelationKind, SequenceName, quoted_literal};
 use crate::sql::analysis::Splice;
 use crate::sql::context::Context;
 use crate::sql::parse;
 use crate::sql::parse::tokens::Tokens;
 use crate::sql::parse::tree;
 use crate::sql::rewrite::staging::spliced;
+use crate::sql::utility::materialized::{BESIDE, Beside};
 
 /// By this the session says what it is.
 pub const APPLICATION: &str = "pg_dump";
@@ -80,18 +82,57 @@ pub fn with_sequences(text: &str, places: &[(SequenceName, (i64, bool))]) -> Opt
 }
 
 /// The question as `pg_dump` means it; `None`: as it stands.
-pub fn as_one_database(text: &str) -> Option<String> {
-    if !SHOWN_OTHERWISE.iter().any(|(name, _)| text.contains(name)) && !text.contains("attidentity") {
+pub fn as_one_database(text: &str, catalog: &Catalog) -> Option<String> {
+    let mut others: Vec<(&str, String)> = SHOWN_OTHERWISE.iter().map(|(name, query)| (*name, (*query).to_owned())).collect();
+    let has_views = catalog.relations.values().any(|relation| Beside::of(relation).is_some());
+    if has_views {
+        others.extend(VIEWS_SHOWN_OTHERWISE.iter().map(|(name, query)| (*name, query.replace("{beside}", BESIDE))));
+    }
+    let is_of_view = has_views && text.contains(VIEW_DEFINITION);
+    if !others.iter().any(|(name, _)| text.contains(name)) && !text.contains("attidentity") && !is_of_view {
         return None;
     }
     let tree = parse::parse(text).ok()?;
     let mut statements = tree.stmts();
     let (Some(select @ Node::SelectStmt(_)), None) = (statements.next(), statements.next()) else { return None };
     let tokens = Tokens::of(text);
-    let mut splices: Vec<Splice> = tree::relations_within(select).into_iter().filter_map(|from| shown(from, &tokens)).collect();
+    let mut splices: Vec<Splice> =
+        tree::relations_within(select).into_iter().filter_map(|from| shown(from, &tokens, &others)).collect();
     splices.extend((0..tokens.count()).filter_map(|index| default_at(&tokens, index)));
     splices.extend((0..tokens.count()).filter_map(|index| identity_at(&tokens, index)));
+    if is_of_view {
+        splices.extend((0..tokens.count()).filter_map(|index| view_at(&tokens, index)));
+    }
     (!splices.is_empty()).then(|| spliced(text, &splices))
+}
+
+const VIEW_DEFINITION: &str = "pg_get_viewdef";
+
+/// Where there are materialized views over several shards. The rule of such a view is that of the view with its query.
+const VIEWS_SHOWN_OTHERWISE: [(&str, &str); 2] = [
+    (
+        "pg_class",
+        "SELECT sg_c.tableoid, sg_c.* FROM pg_catalog.pg_class sg_c WHERE sg_c.oid NOT IN (SELECT sg_b.beside FROM ({beside}) sg_b)",
+    ),
+    (
+        "pg_rewrite",
+        "SELECT sg_w.tableoid, sg_w.oid, sg_w.rulename, coalesce(sg_v.view, sg_w.ev_class) AS ev_class, sg_w.ev_type, sg_w.ev_enabled, \
+         sg_w.is_instead, sg_w.ev_qual, sg_w.ev_action FROM pg_catalog.pg_rewrite sg_w LEFT JOIN ({beside}) sg_v ON sg_v.beside = sg_w.ev_class \
+         WHERE sg_w.ev_class NOT IN (SELECT sg_b.view FROM ({beside}) sg_b)",
+    ),
+];
+
+/// `pg_get_viewdef(view)`: the query of a materialized view.
+fn view_at(tokens: &Tokens<'_>, index: usize) -> Option<Splice> {
+    if !tokens.is_word(index, VIEW_DEFINITION) || tokens.piece(index + 1) != "(" {
+        return None;
+    }
+    let close = tokens.closing(index + 1)?;
+    let range = tokens.range(index + 2, close.checked_sub(1)?)?;
+    let view = tokens.text().get(range.clone())?;
+    let text =
+        format!("coalesce((SELECT sg_b.beside FROM ({BESIDE}) sg_b WHERE sg_b.relkind = 'v' AND sg_b.view = {view}), {view})");
+    Some(Splice { start: range.start, end: range.end, text })
 }
 
 /// Names of the catalogue, and what stands for them.
@@ -128,9 +169,9 @@ const SHOWN_OTHERWISE: [(&str, &str); 6] = [
     ),
 ];
 
-fn shown(from: &nodes::RangeVar, tokens: &Tokens<'_>) -> Option<Splice> {
+fn shown(from: &nodes::RangeVar, tokens: &Tokens<'_>, others: &[(&str, String)]) -> Option<Splice> {
     let is_system = from.schemaname().is_none_or(|schema| schema == "pg_catalog");
-    let (name, query) = SHOWN_OTHERWISE.iter().find(|(name, _)| is_system && from.relname() == Some(name))?;
+    let (name, query) = others.iter().find(|(name, _)| is_system && from.relname() == Some(name))?;
     // Only a superuser may read all of it, and nobody else asks for more than their number.
     if *name == "pg_subscription" && tokens.text().contains("count(*)") {
         return None;
@@ -196,7 +237,8 @@ mod tests {
 
     #[test]
     fn questions_of_a_dump_are_asked_otherwise() {
-        let asked = |text: &str| as_one_database(text).unwrap_or_default();
+        let none = Catalog::default();
+        let asked = |text: &str| as_one_database(text, &none).unwrap_or_default();
         assert!(asked("SELECT n.tableoid, n.oid, n.nspname FROM pg_namespace n").ends_with("FROM pg_catalog.pg_namespace) n"));
         assert!(asked("SELECT 1 FROM pg_depend WHERE deptype = 'i'").contains(") AS pg_depend WHERE"));
         let defaults =
@@ -209,7 +251,7 @@ mod tests {
         let columns = asked("SELECT a.attnum, a.attidentity, a.attname FROM pg_catalog.pg_attribute a");
         assert!(columns.contains("a.attidentity::pg_catalog.text) AS attidentity, a.attname FROM"), "{columns}");
         for text in ["SELECT 1", "SELECT * FROM pg_class", "LOCK TABLE pg_namespace", "SELECT nspname FROM other.pg_namespace"] {
-            assert_eq!(as_one_database(text), None, "{text}");
+            assert_eq!(as_one_database(text, &none), None, "{text}");
         }
     }
 }

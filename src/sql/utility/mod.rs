@@ -7,6 +7,7 @@ pub mod copy_out;
 pub mod dump;
 pub(super) mod execute;
 pub mod explain;
+pub mod materialized;
 pub mod own_relations;
 pub(super) mod session_command;
 pub(super) mod set_config;

@@ -1,4 +1,4 @@
-//! CREATE TABLE AS and SELECT INTO, taken apart: the definition of the table, and the query that fills it.
+//! CREATE TABLE AS, SELECT INTO and CREATE MATERIALIZED VIEW, taken apart: the definition, and the query that fills it.
 //!
 //! The definition goes to every shard, the rows to one. Works on tokens around the place where the parser has seen the table's
 //! name; what does not read back as a definition without rows and one query is not taken apart.
@@ -7,6 +7,7 @@ use pg_raw_parse::{Node, nodes};
 
 use crate::sql::parse;
 use crate::sql::parse::tokens::Tokens;
+use crate::sql::utility::materialized::ViewHead;
 
 /// A table that is made of a query's rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,24 +15,37 @@ pub struct TableAs {
     pub schema: Option<String>,
     pub name: String,
     pub is_temporary: bool,
-    /// CREATE TABLE … WITH NO DATA.
+    /// CREATE … WITH NO DATA.
     pub definition: String,
     pub query: String,
+    /// It is a materialized view.
+    pub view: Option<ViewHead>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Table,
+    SelectInto,
+    View,
 }
 
 /// `text` is the statement alone, `start` where it begins in the text that was parsed.
-pub fn table_as(text: &str, start: usize, into: &nodes::IntoClause, is_temporary: bool, is_select: bool) -> Option<TableAs> {
+pub fn table_as(text: &str, start: usize, into: &nodes::IntoClause, is_temporary: bool, kind: Kind) -> Option<TableAs> {
     let relation = into.rel()?;
     let pieces = Pieces { text, tokens: Tokens::of(text) };
     let location = usize::try_from(relation.location).ok()?.checked_sub(start)?;
     let first = pieces.tokens.at(location)?;
     let last = pieces.tokens.name_end(first);
-    let (definition, query) = match is_select {
-        true => pieces.select_into(first, last, relation.relpersistence as u8, is_temporary)?,
-        false => pieces.create_as(last)?,
+    let (definition, query) = match kind {
+        Kind::SelectInto => pieces.select_into(first, last, relation.relpersistence as u8, is_temporary)?,
+        Kind::Table | Kind::View => pieces.create_as(last)?,
+    };
+    let view = match kind {
+        Kind::View => Some(pieces.head(last, into)?),
+        Kind::Table | Kind::SelectInto => None,
     };
     let name = relation.relname()?.to_owned();
-    let found = TableAs { schema: relation.schemaname().map(str::to_owned), name, is_temporary, definition, query };
+    let found = TableAs { schema: relation.schemaname().map(str::to_owned), name, is_temporary, definition, query, view };
     found.is_proven().then_some(found)
 }
 
@@ -62,15 +76,30 @@ struct Pieces<'t> {
 }
 
 impl Pieces<'_> {
-    /// `CREATE TABLE name (…) … AS query [WITH DATA]`. `last`: of the name.
+    /// `CREATE … name (…) … AS query [WITH [NO] DATA]`. `last`: of the name.
     fn create_as(&self, last: usize) -> Option<(String, String)> {
         let tokens = &self.tokens;
         let before = tokens.word_at_top(last + 1, &["as"])?;
         let count = tokens.count();
-        let has_data = count > 2 && tokens.is_word(count - 2, "with") && tokens.is_word(count - 1, "data");
-        let end = if has_data { tokens.get(count - 2)?.start } else { tokens.get(count.checked_sub(1)?)?.end };
+        let ends_with = |words: &[&str]| {
+            let from = count.checked_sub(words.len());
+            from.filter(|from| words.iter().enumerate().all(|(place, word)| tokens.is_word(from + place, word)))
+        };
+        let with_data = ends_with(&["with", "no", "data"]).or_else(|| ends_with(&["with", "data"]));
+        let end = match with_data {
+            Some(with) => tokens.get(with)?.start,
+            None => tokens.get(count.checked_sub(1)?)?.end,
+        };
         let query = self.text.get(tokens.get(before)?.end..end)?;
         Some((without_rows(self.text.get(..end)?), query.to_owned()))
+    }
+
+    /// Of a materialized view.
+    fn head(&self, last: usize, into: &nodes::IntoClause) -> Option<ViewHead> {
+        let before = self.tokens.word_at_top(last + 1, &["as"])?;
+        let text = self.text.get(..self.tokens.get(before)?.end)?.to_owned();
+        let columns = into.col_names().iter().filter_map(Node::as_str).map(str::to_owned).collect();
+        Some(ViewHead { text, columns, is_filled: !into.skip_data })
     }
 
     /// `SELECT … INTO [TEMPORARY] [TABLE] name FROM …`. `first`, `last`: of the name.
@@ -107,8 +136,11 @@ mod tests {
     fn taken(text: &str) -> Option<TableAs> {
         let tree = parse::parse(text).expect("parses");
         match tree.stmts().next()? {
-            Node::CreateTableAsStmt(create) => table_as(text, 0, create.into()?, false, false),
-            Node::SelectStmt(select) => table_as(text, 0, select.into_clause()?, false, true),
+            Node::CreateTableAsStmt(create) => {
+                let is_view = create.objtype == nodes::ObjectType::OBJECT_MATVIEW;
+                table_as(text, 0, create.into()?, false, if is_view { Kind::View } else { Kind::Table })
+            }
+            Node::SelectStmt(select) => table_as(text, 0, select.into_clause()?, false, Kind::SelectInto),
             _ => None,
         }
     }
@@ -130,6 +162,25 @@ mod tests {
         ] {
             let found = taken(text).expect(text);
             assert_eq!((found.definition.as_str(), found.query.as_str()), (definition, query), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_materialized_view_has_a_head() {
+        for (text, head, columns, query, is_filled) in [
+            ("CREATE MATERIALIZED VIEW m AS SELECT 1 AS x", "CREATE MATERIALIZED VIEW m AS", &[][..], " SELECT 1 AS x", true),
+            (
+                "create materialized view if not exists s.m (a, \"B\") with (fillfactor = 70) as select 1, 2 with no data",
+                "create materialized view if not exists s.m (a, \"B\") with (fillfactor = 70) as",
+                &["a", "B"],
+                " select 1, 2 ",
+                false,
+            ),
+        ] {
+            let found = taken(text).expect(text);
+            let columns = columns.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(found.view, Some(ViewHead { text: head.to_owned(), columns, is_filled }), "{text}");
+            assert_eq!(found.query, query, "{text}");
         }
     }
 

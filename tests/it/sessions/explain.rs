@@ -131,7 +131,7 @@ async fn materialized_views(_: &Stage, client: &mut WireClient) {
     let told = lines(client, "EXPLAIN REFRESH MATERIALIZED VIEW filled").await;
     assert_in_order(&told, &["Route: single shard", "Shards: shard0", "Why: The statement names no sharded table."]);
     let told = lines(client, "EXPLAIN (SHARDS) REFRESH MATERIALIZED VIEW unfilled").await;
-    assert_in_order(&told, &["Route: refused", "Why: REFRESH of materialized view", "Hint: Make a table of its rows"]);
+    assert_in_order(&told, &["Route: refused", "Why: REFRESH of materialized view", "Hint: Make it anew"]);
     let told = lines(client, "EXPLAIN (SHARDS) SELECT * FROM both_later").await;
     assert_in_order(&told, &["Route: scatter", "Table \"accounts\" is not restricted", "Table \"later\" is not restricted"]);
 }

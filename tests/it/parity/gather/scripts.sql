@@ -288,8 +288,8 @@ SELECT count(*) FROM bad;
 --! refused
 CREATE TABLE bad AS SELECT id, random() AS r, nextval('nothing') FROM people;
 BEGIN;
---! refused
-CREATE MATERIALIZED VIEW bad AS SELECT count(*) FROM people;
+CREATE MATERIALIZED VIEW kept AS SELECT count(*) FROM people;
+SELECT * FROM kept;
 ROLLBACK;
 DROP TABLE made, made_too, made_three, shop.made, made_four, made_five, made_six, made_seven;
 --! end
@@ -345,4 +345,59 @@ SELECT xmlagg(body ORDER BY id)::text FROM papers;
 SELECT string_agg(x.t, ',' ORDER BY x.id) FROM (SELECT p.id, p.front::text AS t FROM papers p, papers q WHERE p.id = q.id - 1) x;
 ROLLBACK;
 DELETE FROM papers;
+--! end
+-- Materialized views of rows of several shards.
+--! script
+CREATE MATERIALIZED VIEW kept AS SELECT level, count(*) AS n, max(name) AS last, avg(score) AS score FROM people GROUP BY level;
+SELECT * FROM kept ORDER BY level;
+SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute WHERE attrelid = 'kept'::regclass AND attnum > 0 ORDER BY attnum;
+CREATE UNIQUE INDEX kept_level ON kept (level);
+BEGIN;
+UPDATE people SET age = age + 1, level = NULL WHERE id = 6;
+REFRESH MATERIALIZED VIEW CONCURRENTLY kept;
+SELECT * FROM kept ORDER BY level;
+SAVEPOINT a;
+DELETE FROM notes;
+DELETE FROM people WHERE id BETWEEN 20 AND 30;
+REFRESH MATERIALIZED VIEW kept;
+SELECT sum(n) FROM kept;
+ROLLBACK TO a;
+SELECT sum(n) FROM kept;
+ROLLBACK;
+SELECT * FROM kept ORDER BY level;
+REFRESH MATERIALIZED VIEW kept;
+SELECT k.n, p.name FROM kept k JOIN people p ON p.level = k.level ORDER BY p.name, p.id LIMIT 9;
+CREATE MATERIALIZED VIEW kept_too (a, b) AS SELECT p.id, o.total FROM people p JOIN shop.orders o ON o.person_id = p.id WITH NO DATA;
+SELECT count(*) FROM kept_too;
+REFRESH MATERIALIZED VIEW CONCURRENTLY kept_too;
+REFRESH MATERIALIZED VIEW kept_too;
+SELECT count(*), sum(b) FROM kept_too;
+REFRESH MATERIALIZED VIEW CONCURRENTLY kept_too;
+REFRESH MATERIALIZED VIEW kept_too WITH NO DATA;
+SELECT count(*) FROM kept_too;
+INSERT INTO kept VALUES (1, 2, 'x');
+CREATE MATERIALIZED VIEW kept AS SELECT id FROM people;
+CREATE MATERIALIZED VIEW IF NOT EXISTS kept AS SELECT id FROM people;
+CREATE MATERIALIZED VIEW bad AS SELECT 1 / (id - id) AS x FROM people;
+CREATE MATERIALIZED VIEW bad AS SELECT nothing FROM people;
+CREATE MATERIALIZED VIEW nowhere.bad AS SELECT id FROM people;
+REFRESH MATERIALIZED VIEW people;
+ALTER MATERIALIZED VIEW kept RENAME TO renamed;
+BEGIN;
+SAVEPOINT a;
+REFRESH MATERIALIZED VIEW kept;
+ROLLBACK TO a;
+REFRESH MATERIALIZED VIEW renamed;
+SELECT count(*) FROM renamed;
+COMMIT;
+BEGIN READ ONLY;
+REFRESH MATERIALIZED VIEW renamed;
+ROLLBACK;
+CREATE VIEW above AS SELECT n FROM renamed WHERE n > 1;
+SELECT * FROM above ORDER BY n;
+DROP MATERIALIZED VIEW renamed;
+DROP VIEW above;
+DROP MATERIALIZED VIEW renamed, kept_too;
+DROP MATERIALIZED VIEW kept_too;
+SELECT relname FROM pg_class WHERE relname LIKE 'kept%' ORDER BY relname;
 --! end
