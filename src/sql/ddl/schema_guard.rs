@@ -11,6 +11,7 @@ mod numbered;
 mod numbers;
 mod own_calls;
 mod own_schema;
+mod referring;
 mod triggers;
 
 use pg_raw_parse::list::NodeList;
@@ -328,20 +329,21 @@ pub fn key_change(column: &str) -> PgError {
 
 fn check_column(column: &nodes::ColumnDef, table: &nodes::RangeVar, place: &Place<'_>, context: &Context) -> Result<(), PgError> {
     column.constraints().iter().try_for_each(|constraint| match constraint {
-        Node::Constraint(constraint) => check_constraint(constraint, column.colname(), table, place, context),
+        Node::Constraint(constraint) => check_constraint(constraint, Some(column), table, place, context),
         _ => Ok(()),
     })
 }
 
-/// `column`: that the constraint stands at, when it is not the table's.
+/// `at`: the column that the constraint stands at, when it is not the table's.
 fn check_constraint(
     constraint: &nodes::Constraint,
-    column: Option<&str>,
+    at: Option<&nodes::ColumnDef>,
     table: &nodes::RangeVar,
     place: &Place<'_>,
     context: &Context,
 ) -> Result<(), PgError> {
     use nodes::ConstrType as Type;
+    let column = at.and_then(|column| column.colname());
     match constraint.contype {
         // An index that is there was looked at when it was made.
         Type::CONSTR_PRIMARY | Type::CONSTR_UNIQUE if constraint.indexname().is_some() => Ok(()),
@@ -349,7 +351,7 @@ fn check_constraint(
         Type::CONSTR_UNIQUE => require_key(place, &columns(constraint.keys(), column), "unique constraint"),
         Type::CONSTR_EXCLUSION => require_key(place, &equal_columns(constraint.exclusions()), "exclusion constraint"),
         Type::CONSTR_FOREIGN => {
-            check_foreign_key(constraint, column, table, place, context)?;
+            check_foreign_key(constraint, at, table, place, context)?;
             check_set_columns(constraint, column, place)
         }
         _ => Ok(()),
@@ -394,11 +396,12 @@ fn require_key(place: &Place<'_>, columns: &[&str], what: &str) -> Result<(), Pg
 
 fn check_foreign_key(
     constraint: &nodes::Constraint,
-    column: Option<&str>,
+    at: Option<&nodes::ColumnDef>,
     table: &nodes::RangeVar,
     place: &Place<'_>,
     context: &Context,
 ) -> Result<(), PgError> {
+    let column = at.and_then(|column| column.colname());
     let Some(target) = constraint.pktable() else {
         return Ok(());
     };
@@ -433,10 +436,17 @@ fn check_foreign_key(
     Err(PgError::unsupported(
         format!("a foreign key to table \"{}\" is not supported here", target.relname().unwrap_or_default()),
         reason,
-        "Distribute both tables by the same key with colocate_with and add the foreign key then, on the whole key; or make the \
-         other table a reference table.",
+        match (place, to) {
+            (Place::Unknown | Place::Home, Place::Sharded { key, relation, .. }) => {
+                referring::remedy(constraint, at, table, (key, relation)).unwrap_or_else(|| TOGETHER.to_owned())
+            }
+            _ => TOGETHER.to_owned(),
+        },
     ))
 }
+
+const TOGETHER: &str = "Distribute both tables by the same key with colocate_with and add the foreign key then, on the whole key; or make \
+                        the other table a reference table.";
 
 /// Deleting what is referred to must not take the key from rows, which only their shard would know of.
 fn check_set_columns(constraint: &nodes::Constraint, column: Option<&str>, place: &Place<'_>) -> Result<(), PgError> {
