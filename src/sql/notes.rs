@@ -18,6 +18,8 @@ pub struct Notes {
     pub pushdown: Option<PgError>,
     /// Why it needs the home shard, besides home tables.
     pub home_reason: Option<String>,
+    /// That is a call of one of PostgreSQL's own functions.
+    pub calls_home: bool,
     /// What a function or policy reads of reference tables: the first found.
     pub hidden_copy: Option<String>,
     /// The temporary table of the session that a function names.
@@ -99,6 +101,12 @@ impl Notes {
 
     pub fn needs_home(&mut self, reason: impl FnOnce() -> String) {
         self.home_reason.get_or_insert_with(reason);
+    }
+
+    /// `what`: that the function is or does.
+    pub fn calls_at_home(&mut self, name: &str, what: &str) {
+        self.calls_home |= self.home_reason.is_none();
+        self.needs_home(|| format!("{name}() {what}"));
     }
 
     pub fn locks(&mut self) {

@@ -215,7 +215,7 @@ pub fn of_relations<'n>(
         Some(refusal) => Scope::Refused(refusal),
         None if is_everywhere => Scope::EveryShard,
         None if has_sharded && reader.parts.contains(&Part::Home) => {
-            Scope::Placed { parts: distinct(reader.parts), pushdown: Err(mixed(None)) }
+            Scope::Placed { parts: distinct(reader.parts), pushdown: Err(mixed(None, false)) }
         }
         None => Scope::Placed { parts: distinct(reader.parts), pushdown: Ok(()) },
     };
@@ -276,7 +276,7 @@ fn scope(reader: &mut Reader<'_>) -> Scope {
     let has_home = parts.contains(&Part::Home);
     match (has_sharded, has_home) {
         (false, true) => Scope::Placed { parts, pushdown: Ok(()) },
-        (true, true) => Scope::Placed { parts, pushdown: Err(mixed(home_reason.as_deref())) },
+        (true, true) => Scope::Placed { parts, pushdown: Err(mixed(home_reason.as_deref(), reader.notes.calls_home)) },
         (true, false) => {
             let pushdown = reader.notes.pushdown.take().map_or(Ok(()), Err);
             Scope::Placed { parts, pushdown }
@@ -390,11 +390,15 @@ fn own_scope(reader: &mut Reader<'_>, parts: &[Part]) -> Scope {
     if notes.proxy.is_empty() { Scope::Map } else { Scope::Proxy(std::mem::take(&mut notes.proxy)) }
 }
 
-fn mixed(reason: Option<&str>) -> PgError {
+/// `is_call`: it is a function that needs the home shard, and no table.
+fn mixed(reason: Option<&str>, is_call: bool) -> PgError {
     PgError::unsupported(
         "home and sharded tables in one statement are not supported across shards",
         reason.unwrap_or("Home tables are only on the home shard."),
-        "Make the home table a reference table, shard it by the same key, or read the tables one after the other.",
+        match is_call {
+            true => "Call it in a statement of its own, or restrict the statement to one shard key.",
+            false => "Make the home table a reference table, shard it by the same key, or read the tables one after the other.",
+        },
     )
 }
 

@@ -192,7 +192,7 @@ impl<'c> Reader<'c> {
             Nature::Size => {
                 self.notes.not_pushable(one_server(name));
                 // What the other shards have is added there.
-                self.notes.needs_home(|| format!("{name}() is computed on the home shard."));
+                self.notes.calls_at_home(name, "is computed on the home shard.");
             }
             Nature::Sequence => {
                 // Whichever sequence it is: the next text of this form may name another kind of one.
@@ -213,7 +213,7 @@ impl<'c> Reader<'c> {
                     None => {}
                 }
                 self.note_writing(name);
-                self.notes.needs_home(|| format!("{name}() uses a sequence, which lives on the home shard."));
+                self.notes.calls_at_home(name, "uses a sequence, which lives on the home shard.");
             }
             Nature::Session => self.note_writing(name),
             Nature::Writing => {
@@ -221,7 +221,7 @@ impl<'c> Reader<'c> {
                 if name == "pg_notify" {
                     self.notes.sends_notifications(|| "pg_notify()".to_owned());
                 }
-                self.notes.needs_home(|| format!("{name}() concerns one server: the home shard."));
+                self.notes.calls_at_home(name, "concerns one server: the home shard.");
             }
             Nature::RunsQuery => {
                 self.notes.touches_anything.get_or_insert_with(|| format!("{name}() runs a query that is not read."));
