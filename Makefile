@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Where cargo puts the demo's programs, also where its environment names another directory.
 BINARIES = $(or $(CARGO_TARGET_DIR),target)/demo
 DEMO_ARGUMENTS = $(if $(PORT),--port $(PORT)) $(if $(SHARDS),--shards $(SHARDS)) $(if $(DETACH),--detach)
-# What is run with other versions of PostgreSQL than the system's, by the names of the tests. docs/operations.md has them as a table.
+# What is run with other versions of PostgreSQL than the system's, by the names of the tests. docs/upgrading.md has them as a table.
 TESTS_OF_18 = sessions::bodies sessions::copies sessions::cursors sessions::ddl:: sessions::held sessions::mixed \
     sessions::own_definitions sessions::parity sessions::prepared sessions::schema sessions::sealed:: sessions::temporary \
     transactions::atomic transactions::copies transactions::dumps transactions::one_time declare::check declare::keys \

@@ -327,14 +327,14 @@ fn the_documentation_lists_the_versions_that_are_tested() {
     let what = "objects of every kind are taken over, statements of every kind, schema changes, moves there and back";
     table.extend(MIXTURES.iter().map(|(home, other)| format!("| {home} | {other} | {what} |\n")));
     table.push('\n');
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/upgrading.md");
     let page = std::fs::read_to_string(path).expect("the page");
     let (before, rest) = page.split_once(TABLE_BEGIN).expect("the beginning of the table");
     let (listed, after) = rest.split_once(TABLE_END).expect("the end of the table");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, [before, TABLE_BEGIN, "\n", &table, TABLE_END, after].concat()).expect("the page is written");
     } else {
-        assert!(listed.trim() == table.trim(), "docs/operations.md differs: UPDATE_DOCS=1 cargo test --test it mixed_versions");
+        assert!(listed.trim() == table.trim(), "docs/upgrading.md differs: UPDATE_DOCS=1 cargo test --test it mixed_versions");
     }
 }
 
