@@ -1,7 +1,7 @@
 //! Moves that are refused or aborted leave everything as it was.
 
 use super::{leftovers, partitions_on, rebalance, text};
-use crate::support::{Cluster, Proxy, ProxyOptions};
+use crate::support::{Cluster, Proxy, ProxyOptions, WireClient};
 
 pub async fn started(tables: &str) -> (Cluster, Proxy) {
     let cluster = Cluster::start(2).await;
@@ -49,6 +49,25 @@ async fn what_is_in_the_way_is_told_at_once_and_nothing_is_touched() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output.stderr));
         assert!(text(&output.stderr).contains(part), "{}", text(&output.stderr));
     }
+}
+
+/// Those that have not begun end with the table.
+#[tokio::test]
+async fn a_table_is_dropped_while_moves_of_it_are_planned() {
+    let tables = "CREATE TABLE t (id bigint PRIMARY KEY, v text); INSERT INTO t SELECT g, 'x' FROM generate_series(1, 1000) g;
+                  CREATE TABLE other (id bigint PRIMARY KEY)";
+    let (cluster, proxy) = started(tables).await;
+    let (mut client, mut another) = (WireClient::connect(proxy.address()).await, WireClient::connect(proxy.address()).await);
+    for partition in partitions_on(&proxy, "t", "a").await {
+        let told = client.ask(&format!("SELECT shardgate.move_partition({partition}, 'b')")).await;
+        assert!(!told.contains("E("), "{told}");
+    }
+    assert_eq!(client.ask("DROP TABLE t").await, "C(DROP TABLE) Z(I)");
+    let left = "SELECT count(*) FROM shardgate.moves WHERE state NOT IN ('aborted', 'done')";
+    assert_eq!(another.value(left).await, "0");
+    assert_eq!(another.value("SELECT count(*) FROM pg_class c JOIN other o ON c.oid = o.id").await, "0");
+    assert_eq!(another.ask("SELECT shardgate.distribute_table('other', 'id')").await, "T(distribute_table) D() C(SELECT 1) Z(I)");
+    assert_eq!(leftovers(&cluster).await, Vec::<String>::new());
 }
 
 #[tokio::test]
