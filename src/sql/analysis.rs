@@ -590,8 +590,8 @@ pub enum Command {
     Lock,
     /// VACUUM, ANALYZE, REINDEX, CLUSTER, CHECKPOINT.
     Maintenance,
-    /// REFRESH of a materialized view over rows of several shards.
-    Refresh(Arc<Refresh>),
+    /// REFRESH of a materialized view, on the home shard; with what it takes where its rows come from several shards.
+    Refresh(Option<Arc<Refresh>>),
     Call,
     Do,
     /// `SELECT shardgate.f(…)`, `SELECT * FROM shardgate.f(…)`: the statement is one call of a function of this schema.

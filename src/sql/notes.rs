@@ -20,6 +20,8 @@ pub struct Notes {
     pub home_reason: Option<String>,
     /// That is a call of one of PostgreSQL's own functions.
     pub calls_home: bool,
+    /// A materialized view.
+    pub reads_stored_view: bool,
     /// What a function or policy reads of reference tables: the first found.
     pub hidden_copy: Option<String>,
     /// The temporary table of the session that a function names.

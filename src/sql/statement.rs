@@ -387,15 +387,15 @@ fn place_refresh(refresh: &nodes::RefreshMatViewStmt, source: Source<'_>, contex
         Some(Resolved::Home(Some(view))) if view.view_definition.is_some() && !refresh.skip_data => view,
         _ => {
             let relations = refresh.relation().into_iter();
-            return Ok(placing::of_relations(relations, Command::Maintenance, Effect::Write, context, source));
+            return Ok(placing::of_relations(relations, Command::Refresh(None), Effect::Write, context, source));
         }
     };
     if let Some(refresh) = Refresh::of(view, &context.catalog) {
-        return Ok(Placement::new(Command::Refresh(Arc::new(refresh)), at_home(), Effect::Write));
+        return Ok(Placement::new(Command::Refresh(Some(Arc::new(refresh))), at_home(), Effect::Write));
     }
     let mut reader = Reader::new(context, source.text, source.literals);
     reader.refreshed(view)?;
-    let mut placement = placing::finish(reader, Command::Maintenance, Ok(Merge::default()));
+    let mut placement = placing::finish(reader, Command::Refresh(None), Ok(Merge::default()));
     let is_elsewhere = matches!(placement.scope, Scope::Placed { pushdown: Err(_), .. }) && context.map.shards.len() > 1;
     placement.scope = match placement.scope {
         Scope::Refused(refusal) => Scope::Refused(refusal),
@@ -554,6 +554,8 @@ fn place_table_as(
     let mut reader = Reader::new(context, source.text, source.literals);
     reader.outermost(select)?.ok();
     let is_read = reader.notes.effect() == Effect::Read;
+    // Its rows are on the home shard, and on another it may not be filled.
+    let reads_stored = reader.notes.reads_stored_view;
     reader.notes.writes();
     let alone = source.alone();
     let kind = match tag {
@@ -574,6 +576,7 @@ fn place_table_as(
     // Each shard runs it. Elsewhere than at home, home tables are empty, and so is what is made from them.
     let placement = placing::finish(reader, command(None), Ok(Merge::default()));
     let is_home_only = match &placement.scope {
+        _ if reads_stored => false,
         Scope::Placed { parts, .. } => parts.iter().all(|part| matches!(part, Part::Home)),
         Scope::Replicated | Scope::Tableless | Scope::System => is_view,
         _ => false,
@@ -620,7 +623,7 @@ const MATERIALIZED_VIEW: &str = "CREATE MATERIALIZED VIEW";
 /// Ready to be run.
 fn made_anew(context: &Context, view: &Relation) -> String {
     let (drop, create) = materialized::made_anew(&context.catalog, view, view.view_definition.as_deref().unwrap_or_default());
-    format!("Make it anew, and give its privileges again: {drop} {create}")
+    format!("Make it anew, with its privileges and what depends on it: {drop} {create}")
 }
 
 /// A statement that could not be placed: refused, or, when it is only too large to be read, kept to where everything is.

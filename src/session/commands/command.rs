@@ -158,7 +158,7 @@ async fn own_command_with(
             Box::pin(temporary::change_temporary(session, statement, text, None)).await
         }
         Command::Ddl { table_as: Some(table), .. } => Box::pin(table_as::create_table_as(session, table, statement, text)).await,
-        Command::Refresh(refresh) => Box::pin(materialized::refresh(session, refresh, alone)).await,
+        Command::Refresh(refresh) => Box::pin(materialized::refresh(session, refresh.as_deref(), statement, alone)).await,
         Command::Ddl { .. } | Command::Maintenance => Box::pin(every_shard::on_every_shard(session, statement, text)).await,
         Command::Empty => {
             originate::bare(&mut session.client.output, shard_tag::EMPTY_QUERY);

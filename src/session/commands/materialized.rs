@@ -19,7 +19,7 @@ use crate::session::ddl::{every_shard, outside};
 use crate::session::writes::staged;
 use crate::session::{Failure, Session};
 use crate::shardmap::Shard;
-use crate::sql::analysis::TransactionModes;
+use crate::sql::analysis::{Analysis, TransactionModes};
 use crate::sql::utility::materialized::{Beside, MADE_BY_PROXY, Refresh, ViewHead, definitions};
 use crate::sql::utility::table_as::TableAs;
 use crate::wire::originate;
@@ -42,8 +42,14 @@ pub(super) async fn make(
     Ok(format!("{schema}.{}", quoted_identifier(&rows)))
 }
 
-/// `text`: the statement alone.
-pub(in crate::session) async fn refresh(session: &mut Session, refresh: &Refresh, text: &str) -> Result<(), Failure> {
+/// `refresh`: where its rows come from several shards. `text`: the statement alone.
+pub(in crate::session) async fn refresh(
+    session: &mut Session,
+    refresh: Option<&Refresh>,
+    statement: &Analysis,
+    text: &str,
+) -> Result<(), Failure> {
+    check_for_all(session, statement, REFRESH)?;
     if permitted::is_read_only(session) {
         let message = format!("cannot execute {REFRESH} in a read-only transaction");
         return Err(PgError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).into());
@@ -56,10 +62,28 @@ pub(in crate::session) async fn refresh(session: &mut Session, refresh: &Refresh
     if begins_here {
         session.transaction.begin(TransactionModes::default(), &session.settings);
     }
-    let run = Box::pin(read_and_fill(session, &home, refresh, text)).await;
+    let run = match refresh {
+        Some(refresh) => Box::pin(read_and_fill(session, &home, refresh, text)).await,
+        None => every_shard::run_on_one(session, &home, &Own::OwnTables.text(text), false).await,
+    };
+    if let Some(index) = session.transaction.index_of(home.id) {
+        session.transaction.at(index)?.has_written = true;
+    }
     session.end_one_statement(begins_here, run).await?;
     originate::command_complete(&mut session.client.output, REFRESH);
     Ok(())
+}
+
+/// A routing hint would make one shard's rows those of the view, for everybody.
+pub(super) fn check_for_all(session: &Session, statement: &Analysis, what: &str) -> Result<(), PgError> {
+    match session.hinted(statement)? {
+        None => Ok(()),
+        Some(_) => Err(PgError::unsupported(
+            format!("{what} on one shard is not supported"),
+            "A materialized view has the rows of all shards, and is stored on the home shard.",
+            "Send it without a routing hint; RESET shardgate.shard ends that of the session.",
+        )),
+    }
 }
 
 async fn read_and_fill(session: &mut Session, home: &Arc<Shard>, refresh: &Refresh, text: &str) -> Result<(), Failure> {
@@ -72,15 +96,12 @@ async fn read_and_fill(session: &mut Session, home: &Arc<Shard>, refresh: &Refre
     let rows = staged::answer_rows(session, &refresh.query).await?;
     Box::pin(table_as::insert_rows(session, home, &table, rows, began_at)).await?;
     fill(session, home, &table, text).await?;
-    if let Some(index) = session.transaction.index_of(home.id) {
-        session.transaction.at(index)?.has_written = true;
-    }
     Ok(())
 }
 
 /// The view, by the rows that are in the table. `refresh`: the statement.
 pub(super) async fn fill(session: &mut Session, home: &Arc<Shard>, table: &str, refresh: &str) -> Result<(), Failure> {
-    every_shard::run_on_one(session, home, &Own::Setting.text(MADE_BY_PROXY), false).await?;
+    outside::ask_shard(session, home, &Own::Setting.text(MADE_BY_PROXY)).await?;
     every_shard::run_on_one(session, home, &Own::OwnTables.text(refresh), false).await?;
     every_shard::run_on_one(session, home, &Own::OwnTables.text(&format!("DELETE FROM {table}")), false).await
 }

@@ -33,6 +33,9 @@ pub(in crate::session) async fn create_table_as(
     statement: &Analysis,
     text: &str,
 ) -> Result<(), Failure> {
+    if table.view.is_some() {
+        materialized::check_for_all(session, statement, "CREATE MATERIALIZED VIEW")?;
+    }
     if statement.parameter_count > 0 {
         return Err(with_parameters().into());
     }
@@ -73,6 +76,7 @@ async fn fill_table_as(
         Some(view) if !view.is_filled => None,
         Some(_) | None => match staged::answer_rows(session, &table.query).await {
             Err(Failure::Shard(frame)) => return Err(scatter::told_of_the_text(session, frame, statement, text).await),
+            Ok(rows) if rows.columns.is_empty() => return Err(without_columns().into()),
             answered => Some(answered?),
         },
     };
@@ -168,6 +172,14 @@ async fn place_of(session: &mut Session, table: &TableAs, home: &Arc<Shard>) -> 
         // No schema to create it in: the definition fails.
         (None, _) => Ok((String::new(), true)),
     }
+}
+
+fn without_columns() -> PgError {
+    PgError::unsupported(
+        "a table of rows without columns is not supported over rows of several shards",
+        "The rows of the query are stored by their values, of which they have none.",
+        "Select a value for one column.",
+    )
 }
 
 fn with_parameters() -> PgError {

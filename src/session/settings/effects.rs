@@ -74,7 +74,7 @@ impl Session {
     /// Before the statement is sent anywhere.
     #[inline]
     pub(in crate::session) fn note_effects_of(&mut self, statement: &Analysis, inputs: &Inputs<'_>) -> Result<(), PgError> {
-        let changes_schema = matches!(statement.command, Command::Ddl { .. } | Command::Maintenance);
+        let changes_schema = matches!(statement.command, Command::Ddl { .. } | Command::Maintenance | Command::Refresh(_));
         self.running.effects.of_statement = None;
         if matches!(statement.command, Command::Fetch { .. }) {
             self.note_effects_of_cursor();

@@ -170,7 +170,10 @@ impl<'c> Reader<'c> {
                     return Err(sequence_as_table(&sequence.name));
                 }
                 match relation {
-                    Some(relation) => self.notes.touches(relation.oid),
+                    Some(relation) => {
+                        self.notes.reads_stored_view |= relation.kind == RelationKind::MaterializedView;
+                        self.notes.touches(relation.oid);
+                    }
                     None => self.notes.has_unknown_names = true,
                 }
                 (LeafKind::Home, relation.map_or(Columns::Unknown, Columns::Relation))

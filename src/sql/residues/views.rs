@@ -89,7 +89,9 @@ fn remedy_of_materialized(catalog: &Catalog, view: &Relation) -> String {
     match view.view_definition.as_deref() {
         Some(query) => {
             let (drop, create) = materialized::made_anew(catalog, view, query);
-            format!("It was made when these were on one shard. Make it anew, and give its privileges again: {drop} {create}")
+            format!(
+                "It was made when these were on one shard. Make it anew, with its privileges and what depends on it: {drop} {create}"
+            )
         }
         None => "Drop it for the time of the move".to_owned(),
     }

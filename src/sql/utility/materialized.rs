@@ -15,7 +15,7 @@
 
 use pg_raw_parse::{Node, nodes};
 
-use crate::catalog::{Catalog, Relation, RelationKind, quoted_identifier, quoted_literal, quoted_name};
+use crate::catalog::{Catalog, ObjectName, Relation, RelationKind, quoted_identifier, quoted_literal, quoted_name};
 use crate::shardmap::TableName;
 use crate::sql::context::Context;
 use crate::sql::parse::tokens::Tokens;
@@ -49,19 +49,22 @@ pub struct ViewHead {
 }
 
 /// Set in the transaction of a REFRESH that the proxy makes.
-pub const MADE_BY_PROXY: &str = "SET LOCAL shardgate_proxy.reads_query = off";
+pub const MADE_BY_PROXY: &str =
+    "SELECT pg_catalog.set_config('shardgate_proxy.refreshed_in', pg_catalog.pg_current_xact_id()::pg_catalog.text, true)";
 
+/// The last part is an error, which says what to do.
 const GUARD: &str = "CASE WHEN pg_catalog.to_regnamespace('shardgate') IS NULL THEN true \
-                     ELSE pg_catalog.current_setting('shardgate_proxy.reads_query')::pg_catalog.bool END";
+                     WHEN pg_catalog.current_setting('shardgate_proxy.refreshed_in', true) = pg_catalog.pg_current_xact_id()::pg_catalog.text THEN false \
+                     ELSE pg_catalog.concat('REFRESH it through Shardgate, by a statement of its own')::pg_catalog.bool END";
 /// By materialized view: the relations beside it, in the catalogue of a shard.
 pub const BESIDE: &str = "SELECT DISTINCT sg_k.oid AS view, sg_o.oid AS beside, sg_o.relkind FROM pg_catalog.pg_class sg_k \
      JOIN pg_catalog.pg_rewrite sg_r ON sg_r.ev_class = sg_k.oid \
      JOIN pg_catalog.pg_depend sg_d ON sg_d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass AND sg_d.objid = sg_r.oid \
           AND sg_d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND sg_d.refobjid <> sg_k.oid \
      JOIN pg_catalog.pg_class sg_o ON sg_o.oid = sg_d.refobjid \
-     WHERE sg_k.relkind = 'm' AND pg_catalog.pg_get_viewdef(sg_k.oid) ~ 'shardgate_proxy[.]reads_query'";
+     WHERE sg_k.relkind = 'm' AND pg_catalog.pg_get_viewdef(sg_k.oid) ~ 'shardgate_proxy[.]refreshed_in'";
 
-const GUARDED_BY: &str = "shardgate_proxy.reads_query";
+const GUARDED_BY: &str = "shardgate_proxy.refreshed_in";
 /// Of a name, in bytes.
 const NAME_MAX: usize = 63;
 
@@ -146,6 +149,16 @@ pub fn with_those_beside(node: Node<'_>, context: &Context) -> Vec<String> {
                 })
                 .collect()
         }
+        // A dump has the columns' names from the query.
+        Node::RenameStmt(rename) if rename.rename_type == nodes::ObjectType::OBJECT_COLUMN => {
+            let view = rename.relation().and_then(|relation| beside(relation.schemaname(), relation.relname()?));
+            let names = rename.subname().zip(rename.newname());
+            let renamed = view.zip(names).map(|(Beside { query, .. }, (old, new))| {
+                let (query, old, new) = (quoted_name(&query.0, &query.1), quoted_identifier(old), quoted_identifier(new));
+                format!("ALTER VIEW {query} RENAME COLUMN {old} TO {new}")
+            });
+            renamed.into_iter().collect()
+        }
         Node::AlterTableStmt(alter) => {
             let owner = alter.cmds().iter().find_map(|command| match command {
                 Node::AlterTableCmd(command) if command.subtype == nodes::AlterTableType::AT_ChangeOwner => {
@@ -205,11 +218,21 @@ fn role(role: &nodes::RoleSpec) -> Option<String> {
 pub fn made_anew(catalog: &Catalog, view: &Relation, query: &str) -> (String, String) {
     let parts = catalog.definitions.of(&view.whole());
     let indexes: String = parts.iter().filter(|(_, kind, _)| *kind == "index").map(|(.., text)| format!(" {text};")).collect();
+    let options = options(catalog, view);
     let view = quoted_name(&view.schema, &view.name);
     (
         format!("DROP MATERIALIZED VIEW {view};"),
-        format!("CREATE MATERIALIZED VIEW {view} AS {};{indexes}", one_line(query.trim().trim_end_matches(';'))),
+        format!("CREATE MATERIALIZED VIEW {view}{options} AS {};{indexes}", one_line(query.trim().trim_end_matches(';'))),
     )
+}
+
+/// Storage parameters stand before the query in what is known of a view.
+fn options(catalog: &Catalog, view: &Relation) -> String {
+    let object = ObjectName::new(view.kind.word(), format!("{}.{}", view.schema, view.name));
+    let before = catalog.definitions.get(&object).zip(view.view_definition.as_deref());
+    let before = before.and_then(|(all, query)| all.strip_suffix(query)?.strip_suffix(", "));
+    let options: Vec<&str> = before.into_iter().flat_map(str::split_whitespace).collect();
+    if options.is_empty() { String::new() } else { format!(" WITH ({})", options.join(", ")) }
 }
 
 /// PostgreSQL prints a query over several lines.

@@ -17,12 +17,33 @@ async fn a_materialized_view_is_filled_from_all_shards_or_not_at_all() {
     // Behind the proxy's back it is not filled by the rows of one shard.
     let home = stage.cluster.connect_shard(0).await;
     let refused = home.batch_execute("REFRESH MATERIALIZED VIEW totals").await.expect_err("an error");
-    assert!(refused.as_db_error().is_some_and(|error| error.message().contains("shardgate_proxy.reads_query")), "{refused:?}");
+    assert!(
+        refused
+            .as_db_error()
+            .is_some_and(|error| error.message().contains("\"REFRESH it through Shardgate, by a statement of its own\"")),
+        "{refused:?}"
+    );
     for body in
         ["DO $$ BEGIN REFRESH MATERIALIZED VIEW totals; END $$", "DO $$ BEGIN EXECUTE 'REFRESH MATERIALIZED VIEW totals'; END $$"]
     {
         let told = client.ask(body).await;
-        assert!(told.contains("E(0A000 ") || told.contains("E(42704 "), "{body}: {told}");
+        assert!(told.contains("E(0A000 "), "{body}: {told}");
+    }
+    let refreshes = "CREATE FUNCTION refreshes() RETURNS void LANGUAGE plpgsql AS 'BEGIN REFRESH MATERIALIZED VIEW totals; END'";
+    succeed(&mut client, refreshes).await;
+    succeed(&mut client, "SELECT shardgate.declare_function('refreshes')").await;
+    succeed(&mut client, "SET shardgate_proxy.refreshed_in = 'off'").await;
+    let told = client.ask("SELECT refreshes()").await;
+    assert!(told.contains("E(22P02 ") && told.contains("REFRESH it through Shardgate"), "{told}");
+    succeed(&mut client, "RESET ALL; DROP FUNCTION refreshes()").await;
+    // Nor by the rows of the shard that a hint names.
+    for statement in [
+        "SET shardgate.shard = 'shard1'; REFRESH MATERIALIZED VIEW totals",
+        "/* shardgate: shard=shard1 */ REFRESH MATERIALIZED VIEW totals",
+    ] {
+        let told = client.ask(statement).await;
+        assert!(told.contains("E(0A000 REFRESH MATERIALIZED VIEW on one shard is not supported)"), "{told}");
+        succeed(&mut client, "RESET shardgate.shard").await;
     }
     assert_eq!(client.row("SELECT * FROM totals").await, ["9000", "90"]);
     // Who is not its owner gets PostgreSQL's error, who may act for the owner is told how.

@@ -108,6 +108,8 @@ async fn a_dump_has_every_row_once() {
         "CREATE INDEX ON accounts (owner)",
         "CREATE MATERIALIZED VIEW held AS SELECT balance, count(*) AS n FROM accounts GROUP BY balance",
         "CREATE UNIQUE INDEX ON held (balance)",
+        "ALTER MATERIALIZED VIEW held RENAME COLUMN n TO many",
+        "CREATE VIEW many_held AS SELECT many FROM held",
         "CREATE TABLE days (id bigint, day date, n serial, twice bigint GENERATED ALWAYS AS (id * 2) STORED, PRIMARY KEY (id, day)) PARTITION BY RANGE (day)",
         "CREATE TABLE days_2024 PARTITION OF days FOR VALUES FROM ('2024-01-01') TO ('2025-01-01')",
         "CREATE TABLE days_2025 PARTITION OF days FOR VALUES FROM ('2025-01-01') TO ('2026-01-01')",
