@@ -555,7 +555,7 @@ fn place_table_as(
     reader.outermost(select)?.ok();
     let is_read = reader.notes.effect() == Effect::Read;
     // Its rows are on the home shard, and on another it may not be filled.
-    let reads_stored = reader.notes.reads_stored_view;
+    let reads_stored = reader.notes.reads_stored_view && context.map.shards.len() > 1;
     reader.notes.writes();
     let alone = source.alone();
     let kind = match tag {
@@ -576,12 +576,15 @@ fn place_table_as(
     // Each shard runs it. Elsewhere than at home, home tables are empty, and so is what is made from them.
     let placement = placing::finish(reader, command(None), Ok(Merge::default()));
     let is_home_only = match &placement.scope {
-        _ if reads_stored => false,
         Scope::Placed { parts, .. } => parts.iter().all(|part| matches!(part, Part::Home)),
         Scope::Replicated | Scope::Tableless | Scope::System => is_view,
         _ => false,
     };
-    match (is_home_only, table_as, &placement.scope) {
+    let table_as = table_as.map(|mut table| {
+        table.view.iter_mut().for_each(|view| view.is_of_home = is_home_only);
+        table
+    });
+    match (is_home_only && !reads_stored, table_as, &placement.scope) {
         (true, _, _) => Ok(Placement { scope: Scope::EveryShard, ..placement }),
         (false, Some(table_as), Scope::Placed { .. } | Scope::Replicated | Scope::Tableless | Scope::System) => {
             Ok(Placement { command: command(Some(table_as)), scope: Scope::EveryShard, ..placement })

@@ -20,7 +20,7 @@ use crate::session::writes::staged;
 use crate::session::{Failure, Session};
 use crate::shardmap::Shard;
 use crate::sql::analysis::{Analysis, TransactionModes};
-use crate::sql::utility::materialized::{Beside, MADE_BY_PROXY, Refresh, ViewHead, definitions};
+use crate::sql::utility::materialized::{Beside, MADE, MADE_BY_PROXY, Refresh, ViewHead, definitions};
 use crate::sql::utility::table_as::TableAs;
 use crate::wire::originate;
 
@@ -95,15 +95,15 @@ async fn read_and_fill(session: &mut Session, home: &Arc<Shard>, refresh: &Refre
     every_shard::run_on_one(session, home, &Own::Lock.text(&lock), false).await?;
     let rows = staged::answer_rows(session, &refresh.query).await?;
     Box::pin(table_as::insert_rows(session, home, &table, rows, began_at)).await?;
-    fill(session, home, &table, text).await?;
-    Ok(())
+    fill(session, home, &table, text).await
 }
 
 /// The view, by the rows that are in the table. `refresh`: the statement.
 pub(super) async fn fill(session: &mut Session, home: &Arc<Shard>, table: &str, refresh: &str) -> Result<(), Failure> {
     outside::ask_shard(session, home, &Own::Setting.text(MADE_BY_PROXY)).await?;
     every_shard::run_on_one(session, home, &Own::OwnTables.text(refresh), false).await?;
-    every_shard::run_on_one(session, home, &Own::OwnTables.text(&format!("DELETE FROM {table}")), false).await
+    every_shard::run_on_one(session, home, &Own::OwnTables.text(&format!("DELETE FROM {table}")), false).await?;
+    outside::ask_shard(session, home, &Own::Setting.text(MADE)).await.map(drop)
 }
 
 /// PostgreSQL reads the query's tables with the rights of the view's owner; here they are read with the user's.

@@ -73,7 +73,7 @@ async fn fill_table_as(
         return every_shard::run_on_each(session, &shards, &table.definition).await.map(|()| None);
     }
     let rows = match &table.view {
-        Some(view) if !view.is_filled => None,
+        Some(view) if !view.is_filled || view.is_of_home => None,
         Some(_) | None => match staged::answer_rows(session, &table.query).await {
             Err(Failure::Shard(frame)) => return Err(scatter::told_of_the_text(session, frame, statement, text).await),
             Ok(rows) if rows.columns.is_empty() => return Err(without_columns().into()),
@@ -92,6 +92,15 @@ async fn fill_table_as(
         }
     }
     let made = match &table.view {
+        Some(view) if view.is_of_home => {
+            for shard in &shards {
+                let is_filled = view.is_filled && shard.is_home;
+                let definition = if is_filled { statement.alone(text) } else { &table.definition };
+                every_shard::run_part(session, shard, definition, shard.is_home).await?;
+            }
+            note_written(session, &shards);
+            return Ok(None);
+        }
         Some(view) => materialized::make(session, table, view, &schema, &shards).await?,
         None => {
             for shard in &shards {
@@ -111,10 +120,14 @@ async fn fill_table_as(
         }
         None => "CREATE MATERIALIZED VIEW".to_owned(),
     };
+    note_written(session, &shards);
+    Ok(Some(tag))
+}
+
+fn note_written(session: &mut Session, shards: &[Arc<Shard>]) {
     for participant in session.transaction.participants_mut().iter_mut().filter(|participant| participant.has_begun) {
         participant.has_written |= shards.iter().any(|shard| shard.id == participant.shard);
     }
-    Ok(Some(tag))
 }
 
 /// The rows into the table, in statements of a bounded size. How many they were.

@@ -129,7 +129,7 @@ fn view_at(tokens: &Tokens<'_>, index: usize) -> Option<Splice> {
     }
     let close = tokens.closing(index + 1)?;
     let range = tokens.range(index + 2, close.checked_sub(1)?)?;
-    let view = tokens.text().get(range.clone())?;
+    let view = tokens.text().get(range.clone()).filter(|view| !view.contains(','))?;
     let text =
         format!("coalesce((SELECT sg_b.beside FROM ({BESIDE}) sg_b WHERE sg_b.relkind = 'v' AND sg_b.view = {view}), {view})");
     Some(Splice { start: range.start, end: range.end, text })

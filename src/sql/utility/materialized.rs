@@ -9,9 +9,9 @@
 //!   totals        the view    SELECT … FROM totals_rows UNION ALL SELECT … FROM totals_query WHERE <this is no shard>
 //! ```
 //!
-//! In a dump the view has its query. Where the schema `shardgate` is not, in a database that was copied from a shard, the view is filled by its query, as any other. On a
-//! shard it never is: a REFRESH that the proxy knows nothing of, by a function or a connection of its own, is an error there, and not a
-//! view of that shard's rows alone.
+//! In a dump the view has its query. Where the schema `shardgate` is not, in a database that was copied from a shard, the view is filled
+//! by its query, as any other. On a shard it never is: a REFRESH that the proxy knows nothing of, by a function or a connection of its
+//! own, is an error there, and not a view of that shard's rows alone.
 
 use pg_raw_parse::{Node, nodes};
 
@@ -46,11 +46,16 @@ pub struct ViewHead {
     /// The names that it gives to its columns; those of the query beyond them.
     pub columns: Vec<String>,
     pub is_filled: bool,
+    /// All that it reads is on the home shard: it is filled there, by its query.
+    pub is_of_home: bool,
 }
 
 /// Set in the transaction of a REFRESH that the proxy makes.
 pub const MADE_BY_PROXY: &str =
     "SELECT pg_catalog.set_config('shardgate_proxy.refreshed_in', pg_catalog.pg_current_xact_id()::pg_catalog.text, true)";
+
+/// A REFRESH that comes later in the transaction is not the proxy's.
+pub const MADE: &str = "SELECT pg_catalog.set_config('shardgate_proxy.refreshed_in', '', true)";
 
 /// The last part is an error, which says what to do.
 const GUARD: &str = "CASE WHEN pg_catalog.to_regnamespace('shardgate') IS NULL THEN true \
@@ -69,7 +74,7 @@ const GUARDED_BY: &str = "shardgate_proxy.refreshed_in";
 const NAME_MAX: usize = 63;
 
 impl Beside {
-    /// Names that no relation has, made of the view's. `schema`: the view's, quoted.
+    /// Of the query and of the rows: names that no relation has, made of the view's.
     pub fn named(view: &str, catalog: &Catalog) -> (String, String) {
         let is_taken = |name: &str| catalog.relations.values().any(|relation| relation.name == name);
         let mut number = 0;

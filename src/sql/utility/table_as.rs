@@ -99,7 +99,7 @@ impl Pieces<'_> {
         let before = self.tokens.word_at_top(last + 1, &["as"])?;
         let text = self.text.get(..self.tokens.get(before)?.end)?.to_owned();
         let columns = into.col_names().iter().filter_map(Node::as_str).map(str::to_owned).collect();
-        Some(ViewHead { text, columns, is_filled: !into.skip_data })
+        Some(ViewHead { text, columns, is_filled: !into.skip_data, is_of_home: false })
     }
 
     /// `SELECT … INTO [TEMPORARY] [TABLE] name FROM …`. `first`, `last`: of the name.
@@ -179,7 +179,7 @@ mod tests {
         ] {
             let found = taken(text).expect(text);
             let columns = columns.iter().map(|name| (*name).to_owned()).collect();
-            assert_eq!(found.view, Some(ViewHead { text: head.to_owned(), columns, is_filled }), "{text}");
+            assert_eq!(found.view, Some(ViewHead { text: head.to_owned(), columns, is_filled, is_of_home: false }), "{text}");
             assert_eq!(found.query, query, "{text}");
         }
     }
