@@ -375,13 +375,16 @@ async fn a_moving_partition_keeps_its_keys_tables_and_bounds() {
             assert_eq!(refusal(second).code.as_str(), "55006");
         }
         let busy = format!("partition {} is being moved", moving_hash.0);
-        let refused = [
+        let mut refused = vec![
             refusal(store.split_partition(ACTOR, &group, moving_hash, &Bound::Hash(-99)).await),
             refusal(store.merge_partitions(ACTOR, moving_hash, split).await),
             refusal(store.merge_partitions(ACTOR, split, moving_hash).await),
-            refusal(store.drop_table(ACTOR, "public", "t").await),
             refusal(distribute(store, "u", Strategy::Hash, KeyType::Int8, Placement::Colocated(hash)).await),
         ];
+        // A move that is only planned has fixed nothing, and does not keep a table that the shards have dropped.
+        if state != "planned" {
+            refused.push(refusal(store.drop_table(ACTOR, "public", "t").await));
+        }
         for error in refused {
             assert_eq!((error.code.as_str(), &error.message), ("55006", &busy), "{state}");
             assert!(error.hint.is_some());
