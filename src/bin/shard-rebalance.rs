@@ -142,7 +142,7 @@ enum Verb {
     },
     /// Compare rows that lie twice: both sides of a running move, or else the copies of reference tables. Exit 1 where they differ
     Verify {
-        /// A move whose copy is complete and which has not switched
+        /// A move whose copy is complete, before its switch or after it
         #[arg(long = "move", value_name = "MOVE", conflicts_with = "partition")]
         move_id: Option<i32>,
         /// The move of this partition

@@ -54,10 +54,9 @@ pub async fn split(map_url: &str, partition: i32, cuts: &Cuts, is_json: bool) ->
         Cuts::Into(count) => equal_pieces(group, id, *count),
     };
     let bounds = bounds.map_err(refused)?;
-    let begins = |bound: &Bound| group.partitions.iter().any(|partition| partition.low.as_ref() == Some(bound));
-    let is_outside = |bound: &Bound| {
-        whole.low.as_ref().is_some_and(|low| bound <= low) || (!begins(bound) && group.high(id).is_some_and(|high| bound >= high))
-    };
+    // Where it ends it has been cut before, perhaps by this.
+    let is_outside =
+        |bound: &Bound| whole.low.as_ref().is_some_and(|low| bound <= low) || group.high(id).is_some_and(|high| bound > high);
     if bounds.iter().any(is_outside) {
         return Err(RebalanceError::Refused(format!(
             "cannot split partition {partition} at its edge or outside of it: it reaches from {} to {}",

@@ -58,7 +58,8 @@ async fn opened(shard: &Shard, site: &mut Site, look: &Look<'_>, fixes: bool) ->
         let mut leftover = Leftover::on(&shard.name, what, remedy);
         match &may_open {
             Some(Ok(())) => {
-                match site.send(&format!("SET lock_timeout = '2s'; DROP TRIGGER IF EXISTS {DECLARING_TRIGGER} ON {table}")).await {
+                match site.send(&format!("SET lock_timeout = '200ms'; DROP TRIGGER IF EXISTS {DECLARING_TRIGGER} ON {table}")).await
+                {
                     Ok(()) => leftover.is_fixed = true,
                     Err(error) => leftover.remedy = format!("{} (it failed: {error})", leftover.remedy),
                 }

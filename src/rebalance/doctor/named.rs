@@ -80,7 +80,8 @@ impl Named {
                 )
             }
             "trigger" => {
-                format!("SET lock_timeout = '2s'; DROP TRIGGER {name} ON {}", self.on_table.as_deref().unwrap_or_default())
+                // Short: whoever wants the table waits behind it.
+                format!("SET lock_timeout = '200ms'; DROP TRIGGER {name} ON {}", self.on_table.as_deref().unwrap_or_default())
             }
             _ => format!("DROP FUNCTION IF EXISTS shardgate.{name}(); DROP TABLE shardgate.{name}"),
         };

@@ -71,10 +71,13 @@ impl Beside {
 
     /// Somebody has given one of the sides another address, or another password.
     pub(super) async fn has_other_addresses(&self, store: &Store) -> Result<bool, StoreError> {
+        // Before the sides are opened nothing is known of them, and what is answered now would be of none.
+        let known = self.addresses.lock().clone();
         let ids: Vec<ShardId> = self.primaries.lock().iter().map(|(id, _)| *id).collect();
-        let now = store.addresses(&ids).await?;
-        let known = self.addresses.lock();
-        Ok(!known.is_empty() && *known != now)
+        if known.is_empty() || ids.is_empty() {
+            return Ok(false);
+        }
+        Ok(store.addresses(&ids).await? != known)
     }
 }
 

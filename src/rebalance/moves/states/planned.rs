@@ -11,7 +11,8 @@ use super::super::stop::Stop;
 pub(in super::super) async fn run(moving: &mut Moving) -> Result<(), Stop> {
     let findings = preflight::findings(moving).await?;
     if !findings.is_empty() {
-        let all: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        // A finding may end with a statement.
+        let all: Vec<String> = findings.iter().map(|finding| finding.to_string().trim_end_matches(';').to_owned()).collect();
         return Err(Stop::Withdraw(all.join("; ")));
     }
     let bytes = expected_bytes(moving).await?;
