@@ -10,7 +10,8 @@
 //!   messages ─► planned ─► refused because of a move ─┬─ alone, unheard ─► wait for another map ─► the messages once more
 //!                                                     └─ otherwise ──────► 40001
 //! ```
-//! A change of a key to which copies refer that replication writes just now is tried again a moment later, whatever the map.
+//! A change of a key to which copies refer that replication writes just now is tried again a moment later, whatever the map. So is a
+//! statement over several shards that has given way in a deadlock: it takes its shards at once, and has no order of its own to keep.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -42,23 +43,25 @@ pub(super) struct Cycle {
     before: (usize, u64),
     /// It does what cannot be done again: it is not one query by itself, or is too long to be kept.
     is_for_good: bool,
-    /// It has failed since a partition has moved, or is about to.
-    move_met: Option<MoveMet>,
+    /// Why it has failed, where it may not fail once more.
+    met: Option<Met>,
     /// Nothing of the statement that fails next was sent, and it was read by a schema from before.
     is_unsent: bool,
     /// How often its messages have been put back, or its statement planned again.
     repeats: usize,
 }
 
-/// What has refused a statement.
+/// What a statement has met that may be gone when it is run again.
 #[derive(Clone, Copy)]
-pub(super) enum MoveMet {
+pub(super) enum Met {
     /// A shard's gate, where the map of this version has led to.
     Gate(Option<Epoch>),
     /// A shard, whose replication was at work on rows that refer to a changed key.
     Replication,
     /// The session itself, by a newer map than it had begun with.
     Session,
+    /// Others over several shards, which waited for it as it did for them.
+    Deadlock,
 }
 
 impl Cycle {
@@ -110,8 +113,8 @@ impl Cycle {
     }
 
     /// Of the error that comes last.
-    pub fn note_move(&mut self, met: Option<MoveMet>) {
-        self.move_met = met;
+    pub fn note_met(&mut self, met: Option<Met>) {
+        self.met = met;
     }
 
     /// Its messages have been put back, and come once more.
@@ -119,8 +122,8 @@ impl Cycle {
         self.repeats > 0
     }
 
-    pub fn take_move(&mut self) -> Option<MoveMet> {
-        self.move_met.take()
+    pub fn take_met(&mut self) -> Option<Met> {
+        self.met.take()
     }
 }
 
@@ -128,23 +131,23 @@ impl Session {
     /// An error is told.
     pub(super) fn note_failure(&mut self, failure: &Failure) {
         if !matches!(failure, Failure::Forwarded) {
-            self.cycle.note_move(self.move_met_by(failure));
+            self.cycle.note_met(self.met_by(failure));
         }
     }
 
-    fn move_met_by(&self, failure: &Failure) -> Option<MoveMet> {
+    fn met_by(&self, failure: &Failure) -> Option<Met> {
         match failure {
-            Failure::Error(error) if routing::is_of_move(error) => Some(MoveMet::Session),
+            Failure::Error(error) if routing::is_of_move(error) => Some(Met::Session),
             Failure::Shard(frame) => refused_by_move(frame).map(|refused| self.refused_by_move(refused)),
             Failure::Error(_) | Failure::Forwarded | Failure::End(_) => None,
         }
     }
 
-    pub(super) fn refused_by_move(&self, refused: RefusedByMove) -> MoveMet {
+    pub(super) fn refused_by_move(&self, refused: RefusedByMove) -> Met {
         self.gateway.counters.refused_by_gate();
         match refused {
-            RefusedByMove::Row => MoveMet::Gate(self.transaction.pinned_map.get().map(|map| map.epoch)),
-            RefusedByMove::KeyOfCopies => MoveMet::Replication,
+            RefusedByMove::Row => Met::Gate(self.transaction.pinned_map.get().map(|map| map.epoch)),
+            RefusedByMove::KeyOfCopies => Met::Replication,
         }
     }
 
@@ -163,7 +166,7 @@ impl Session {
 
     /// The end of a cycle: unless it is handled again, the client hears that it may go on.
     pub(super) async fn end_cycle(&mut self, has_failed: bool) -> Result<(), SessionEnd> {
-        if let Some(met) = self.cycle.take_move()
+        if let Some(met) = self.cycle.take_met()
             && has_failed
             && Box::pin(self.repeat_cycle(met)).await?
         {
@@ -173,7 +176,7 @@ impl Session {
         self.ready().await
     }
 
-    async fn repeat_cycle(&mut self, met: MoveMet) -> Result<bool, SessionEnd> {
+    async fn repeat_cycle(&mut self, met: Met) -> Result<bool, SessionEnd> {
         let cycle = &self.cycle;
         let is_alone = !cycle.is_for_good && cycle.statements == 1 && !self.transaction.is_open();
         if !is_alone || cycle.repeats >= REPEATS_MAX || !self.may_repeat(met, cycle.before).await? {
@@ -190,7 +193,7 @@ impl Session {
     }
 
     /// The same for a cycle of the short way, whose messages have not been taken yet.
-    pub(super) async fn may_repeat(&mut self, met: MoveMet, (told, flushes): (usize, u64)) -> Result<bool, SessionEnd> {
+    pub(super) async fn may_repeat(&mut self, met: Met, (told, flushes): (usize, u64)) -> Result<bool, SessionEnd> {
         if flushes != self.client.flushes || told > self.client.output.len() {
             return Ok(false);
         }
@@ -203,12 +206,12 @@ impl Session {
         self.client.flush().await?;
         self.client.output.unsplit(refused);
         let may_repeat = match met {
-            MoveMet::Session | MoveMet::Gate(None) => true,
-            MoveMet::Gate(Some(planned_by)) => self.has_waited(Some(planned_by), HOLD_WAIT).await?,
-            MoveMet::Replication => self.has_waited(None, replication_pause(self.cycle.repeats)).await?,
+            Met::Session | Met::Gate(None) => true,
+            Met::Gate(Some(planned_by)) => self.has_waited(Some(planned_by), HOLD_WAIT).await?,
+            Met::Replication | Met::Deadlock => self.has_waited(None, pause(self.cycle.repeats)).await?,
         };
         if may_repeat {
-            tracing::debug!("a statement that met a move is run again");
+            tracing::debug!("a statement that met a move, or a deadlock, is run again");
             keep_frames(&mut self.client.output, 0, |tag, _| tag == shard_tag::PARAMETER_STATUS);
         }
         Ok(may_repeat)
@@ -233,13 +236,13 @@ impl Session {
     }
 }
 
-/// Before the next attempt: replication goes on as soon as the last one has ended.
-fn replication_pause(repeats: usize) -> Duration {
-    REPLICATION_PAUSE * (1 << repeats.min(REPEATS_MAX))
+/// Before the next attempt: replication, and others, go on as soon as the last one has ended.
+fn pause(repeats: usize) -> Duration {
+    PAUSE * (1 << repeats.min(REPEATS_MAX))
 }
 
 /// What a client sends for one statement is mostly far shorter.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 const REPEATS_MAX: usize = 5;
 /// Doubled each time.
-const REPLICATION_PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(20);

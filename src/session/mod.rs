@@ -66,7 +66,7 @@ use commands::clients::{Backend, ClientRow, Held};
 use commands::listening::{Listening, name_sender};
 use commands::temporary::TemporaryTables;
 use cursor::{Cursors, HELD_CURSOR, OnShard};
-use cycle::Cycle;
+use cycle::{Cycle, Met};
 use failure::{Failure, SessionEnd};
 use protocol::client::Client;
 use protocol::extended::Batch;
@@ -568,7 +568,10 @@ impl Session {
             Failure::Shard(frame) if self.is_aborted(failure::sqlstate(&frame)) => return Err(shutting_down()),
             Failure::Error(error) => self.fail(error),
             Failure::Shard(frame) => {
-                let frame = self.transaction.with_deadlock(frame);
+                let (frame, is_deadlock) = self.transaction.with_deadlock(frame);
+                if is_deadlock {
+                    self.cycle.note_met(Some(Met::Deadlock));
+                }
                 self.gateway.counters.error(failure::sqlstate(&frame));
                 self.client.output.extend_from_slice(&frame);
                 self.transaction.fail();
@@ -581,6 +584,9 @@ impl Session {
 
     fn fail(&mut self, error: PgError) {
         let error = self.transaction.or_deadlock(error);
+        if error.code == SqlState::DEADLOCK_DETECTED {
+            self.cycle.note_met(Some(Met::Deadlock));
+        }
         self.gateway.counters.error(&error.code.0);
         originate::error(&mut self.client.output, &error);
         self.transaction.fail();

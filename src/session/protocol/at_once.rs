@@ -72,7 +72,7 @@ impl Session {
         if let Err(failure) = self.drain(0).await {
             self.settle(failure)?;
             // The general way has its turn, by a newer map.
-            if let Some(met) = self.cycle.take_move()
+            if let Some(met) = self.cycle.take_met()
                 && Box::pin(self.may_repeat(met, before)).await?
             {
                 return Ok(false);

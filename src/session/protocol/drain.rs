@@ -11,6 +11,7 @@ use crate::backend::Reply;
 use crate::error::PgError;
 use crate::session::commands::cluster_state;
 use crate::session::copy;
+use crate::session::cycle::Met;
 use crate::session::ddl::every_shard::keep_frames;
 use crate::session::failure::refused_by_move;
 use crate::session::sequences::numbers;
@@ -174,14 +175,20 @@ impl Session {
         if let Some(id) = noticed.failed_parse {
             self.forget_unproven(id);
         }
+        if noticed.has_failed {
+            self.forget_unnamed_in_doubt();
+        }
         if let Some(at) = noticed.error_at.filter(|at| *at <= self.client.output.len()) {
             let frame = self.client.output.split_off(at).freeze();
             if self.is_aborted(crate::session::failure::sqlstate(&frame)) {
                 return Err(crate::session::shutting_down().into());
             }
             let met = refused_by_move(&frame).map(|refused| self.refused_by_move(refused));
-            self.cycle.note_move(met);
-            let frame = self.transaction.with_deadlock(self.in_own_text(frame));
+            self.cycle.note_met(met);
+            let (frame, is_deadlock) = self.transaction.with_deadlock(self.in_own_text(frame));
+            if is_deadlock {
+                self.cycle.note_met(Some(Met::Deadlock));
+            }
             self.client.output.extend_from_slice(&frame);
         }
         if self.running.characters_before > 0 && !self.client.is_diverted() {

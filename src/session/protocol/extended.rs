@@ -50,6 +50,8 @@ pub(in crate::session) struct Batch {
     pub unheard: Vec<Arc<Statement>>,
     /// What is routed now is what the client runs, and no part of it: it may select from a call that changes the map.
     pub may_declare: bool,
+    /// The unnamed statement was given anew while a shard still owed answers: an error there skips that.
+    pub is_unnamed_in_doubt: bool,
     /// A COPY has swallowed the Sync that came with it; the next one counts.
     pub is_sync_swallowed: bool,
     /// The open transaction was begun by the proxy for the statements of one Query, or of one pipeline.
@@ -142,6 +144,7 @@ impl Session {
         if name.is_empty() {
             // It is gone, whatever becomes of the new one.
             self.statements.remove(&name);
+            self.batch.is_unnamed_in_doubt |= self.has_requests_waiting();
         } else {
             self.drain_current().await?;
         }
@@ -223,6 +226,13 @@ impl Session {
             self.answer(shard_tag::PARSE_COMPLETE);
         }
         Ok(())
+    }
+
+    /// An error of a shard skips what came after it. Which of several unnamed statements was before it is not known: there is none then.
+    pub(in crate::session) fn forget_unnamed_in_doubt(&mut self) {
+        if std::mem::take(&mut self.batch.is_unnamed_in_doubt) {
+            self.statements.remove(&Bytes::new());
+        }
     }
 
     /// A shard has refused this text: names that were given to it in this batch do not exist, and its Parse has its answer, which is

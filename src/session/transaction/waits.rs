@@ -120,14 +120,14 @@ impl Transaction {
         self.waiting.listed.is_some()
     }
 
-    /// The error of a statement that was cancelled to break a deadlock says so.
-    pub fn with_deadlock(&self, frame: Bytes) -> Bytes {
+    /// The error of a statement that was cancelled to break a deadlock says so, and is told apart.
+    pub fn with_deadlock(&self, frame: Bytes) -> (Bytes, bool) {
         if !self.waiting.is_victim() || crate::session::failure::sqlstate(&frame) != SqlState::QUERY_CANCELED.0 {
-            return frame;
+            return (frame, false);
         }
         let mut out = bytes::BytesMut::new();
         originate::error(&mut out, &deadlock());
-        out.freeze()
+        (out.freeze(), true)
     }
 
     pub fn or_deadlock(&self, error: PgError) -> PgError {

@@ -255,3 +255,25 @@ async fn a_portal_of_one_shard_outlives_what_runs_on_several() {
     }
     stage.assert_log_is_clean();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unnamed_statement_that_an_error_skips_is_not_run() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    for failing in ["SELECT 1 / (id - id) FROM notes", "SELECT x FROM nowhere", "SELECT balance / 0 FROM accounts"] {
+        succeed(&mut client, "INSERT INTO notes VALUES (1, 'x')").await;
+        client.parse("", "SELECT 3").sync();
+        assert_eq!(client.transcript().await, "1 Z(I)");
+        client.parse("b", failing).bind("q", "b", &[]).execute("q", 0).parse("", "SELECT 5").sync();
+        let told = client.transcript().await;
+        assert!(told.contains("E(") && told.ends_with("Z(I)"), "{failing}: {told}");
+        client.bind("", "", &[]).execute("", 0).sync();
+        let told = client.transcript().await;
+        // PostgreSQL has the one before; that there is none is told.
+        assert!(told.contains("D(3)") || told.starts_with("E(26000 "), "{failing}: {told}");
+        client.close(b'S', "b").sync();
+        client.transcript().await;
+        succeed(&mut client, "DELETE FROM notes").await;
+    }
+    stage.assert_log_is_clean();
+}
