@@ -625,8 +625,9 @@ const MATERIALIZED_VIEW: &str = "CREATE MATERIALIZED VIEW";
 
 /// Ready to be run.
 fn made_anew(context: &Context, view: &Relation) -> String {
-    let (drop, create) = materialized::made_anew(&context.catalog, view, view.view_definition.as_deref().unwrap_or_default());
-    format!("Make it anew, with its privileges and what depends on it: {drop} {create}")
+    let (drop, create) =
+        materialized::made_anew(&context.catalog, view, view.view_definition.as_deref().unwrap_or_default(), &context.user);
+    format!("Make it anew, with its privileges, its comments and what depends on it: {drop} {create}")
 }
 
 /// A statement that could not be placed: refused, or, when it is only too large to be read, kept to where everything is.

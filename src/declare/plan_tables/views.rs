@@ -154,7 +154,7 @@ impl<'c> Views<'c> {
             };
             let later = regrouped(query, &[table]);
             let later = later.as_deref().unwrap_or(query);
-            let (drop, create) = made_anew(catalog, view, later);
+            let (drop, create) = made_anew(catalog, view, later, &relation.owner);
             remedy.push_str(&format!(" {drop} And at the end, with the privileges that you give it: {create}"));
         }
         let names: Vec<&str> = users.iter().map(|user| user.name.as_str()).collect();

@@ -74,7 +74,7 @@ pub fn reading_besides_views(context: &Context, group: GroupId) -> Vec<(String, 
         .filter(|relation| relation.kind != RelationKind::View && Beside::of(relation).is_none() && reads(relation))
         .map(|relation| {
             let (reader, remedy) = match relation.kind {
-                RelationKind::MaterializedView => ("materialized view".to_owned(), remedy_of_materialized(catalog, relation)),
+                RelationKind::MaterializedView => ("materialized view".to_owned(), remedy_of_materialized(context, relation)),
                 kind => (format!("a rule of {}", kind.word()), "Drop it for the time of the move".to_owned()),
             };
             let name = shown_name(&relation.schema, &relation.name);
@@ -85,12 +85,12 @@ pub fn reading_besides_views(context: &Context, group: GroupId) -> Vec<(String, 
     found
 }
 
-fn remedy_of_materialized(catalog: &Catalog, view: &Relation) -> String {
+fn remedy_of_materialized(context: &Context, view: &Relation) -> String {
     match view.view_definition.as_deref() {
         Some(query) => {
-            let (drop, create) = materialized::made_anew(catalog, view, query);
+            let (drop, create) = materialized::made_anew(&context.catalog, view, query, &context.user);
             format!(
-                "It was made when these were on one shard. Make it anew, with its privileges and what depends on it: {drop} {create}"
+                "It was made when these were on one shard. Make it anew, with its privileges, its comments and what depends on it: {drop} {create}"
             )
         }
         None => "Drop it for the time of the move".to_owned(),

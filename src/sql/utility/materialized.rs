@@ -114,7 +114,9 @@ impl Refresh {
 }
 
 /// What makes the view and the relations beside it, in this order. `schema`: quoted.
-pub fn definitions(table: &TableAs, head: &ViewHead, schema: &str, (query, rows): (&str, &str)) -> [String; 5] {
+///
+/// Privileges on all tables of a schema, and default ones, count for those beside a view too: they give no more than the user has anyway.
+pub fn definitions(table: &TableAs, head: &ViewHead, schema: &str, (query, rows): (&str, &str)) -> [String; 6] {
     let view = format!("{schema}.{}", quoted_identifier(&table.name));
     let (query, rows) = (format!("{schema}.{}", quoted_identifier(query)), format!("{schema}.{}", quoted_identifier(rows)));
     let columns = head.columns.iter().map(|name| quoted_identifier(name)).collect::<Vec<_>>().join(", ");
@@ -122,8 +124,9 @@ pub fn definitions(table: &TableAs, head: &ViewHead, schema: &str, (query, rows)
     let about =
         |what: &str| quoted_literal(&format!("{what} of materialized view {view}, which Shardgate fills from several shards"));
     [
-        format!("CREATE VIEW {query}{columns} AS {}", table.query),
+        format!("CREATE VIEW {query}{columns} WITH (security_invoker = true) AS {}", table.query),
         format!("CREATE UNLOGGED TABLE {rows} AS SELECT * FROM {query} WITH NO DATA"),
+        format!("ALTER TABLE {rows} ENABLE ROW LEVEL SECURITY"),
         format!("{} SELECT * FROM {rows} UNION ALL SELECT * FROM {query} WHERE {GUARD} WITH NO DATA", head.text),
         format!("COMMENT ON VIEW {query} IS {}", about("The query")),
         format!("COMMENT ON TABLE {rows} IS {}", about("The rows, while it is refreshed,")),
@@ -219,8 +222,17 @@ fn role(role: &nodes::RoleSpec) -> Option<String> {
     }
 }
 
-/// A materialized view that was made when its query's tables lay on one shard, made anew: statements to run.
-pub fn made_anew(catalog: &Catalog, view: &Relation, query: &str) -> (String, String) {
+/// A materialized view that was made when its query's tables lay on one shard, made anew: statements to run. `user`: who runs them; the
+/// view is filled with the rights of its owner.
+pub fn made_anew(catalog: &Catalog, view: &Relation, query: &str, user: &str) -> (String, String) {
+    let (drop, create) = made_anew_by_owner(catalog, view, query);
+    if view.owner == user || view.owner.is_empty() {
+        return (drop, create);
+    }
+    (drop, format!("SET ROLE {}; {create} RESET ROLE;", quoted_identifier(&view.owner)))
+}
+
+fn made_anew_by_owner(catalog: &Catalog, view: &Relation, query: &str) -> (String, String) {
     let parts = catalog.definitions.of(&view.whole());
     let indexes: String = parts.iter().filter(|(_, kind, _)| *kind == "index").map(|(.., text)| format!(" {text};")).collect();
     let options = options(catalog, view);

@@ -57,6 +57,20 @@ async fn a_materialized_view_is_filled_from_all_shards_or_not_at_all() {
         succeed(&mut client, "RESET shardgate.shard").await;
     }
     assert_eq!(client.row("SELECT * FROM totals").await, ["9000", "90"]);
+    // What stands beside it gives nobody more than he has, whatever is granted on all tables.
+    for statement in [
+        "CREATE ROLE granted",
+        "GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA public TO granted",
+        "REVOKE ALL ON accounts, totals FROM granted",
+        "SET ROLE granted",
+    ] {
+        succeed(&mut client, statement).await;
+    }
+    for statement in ["SELECT * FROM totals", "SELECT * FROM totals_query", "INSERT INTO totals_rows VALUES (1, 2)"] {
+        let told = client.ask(statement).await;
+        assert!(told.starts_with("E(42501 ") || told.contains(" E(42501 "), "{statement}: {told}");
+    }
+    succeed(&mut client, "RESET ROLE").await;
     // Who is not its owner gets PostgreSQL's error, who may act for the owner is told how.
     succeed(&mut client, "CREATE ROLE keeper; CREATE ROLE stranger").await;
     succeed(&mut client, "GRANT SELECT ON accounts TO keeper").await;
