@@ -157,12 +157,17 @@ impl Candidate<'_> {
         } else {
             return None;
         };
+        let declaration = match &*self.catalog.closure_of_function(trigger.function, self.reader) {
+            Closure::Known(references) => self.declaration(Some(trigger.function), references),
+            Closure::Unknown(_) => None,
+        };
+        let declaration =
+            declaration.unwrap_or_else(|| format!("SELECT shardgate.declare_function({});", quoted_literal(&function_name)));
         Some(Obstacle {
             what,
             remedy: format!(
-                "Drop or disable the trigger; or, if its function neither sets the key nor minds, say so: \
-                 SELECT shardgate.declare_function({}).",
-                quoted_literal(&function_name)
+                "Drop or disable the trigger; or, if its function neither sets the key nor minds, say so: {}.",
+                declaration.trim_end_matches(';')
             ),
         })
     }

@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use super::arguments::Arguments;
 use super::shards::read_committed;
 use super::{Caller, Control, names};
-use crate::catalog::{Catalog, Function, SchemaEffect};
+use crate::catalog::{Catalog, Closure, Function, Relation, RelationKind, SchemaEffect, shown_name};
 use crate::error::{PgError, SqlState};
-use crate::shardmap::{DeclaredFunction, ShardMap};
+use crate::shardmap::{DeclaredFunction, MapSnapshot, ShardMap, TableName};
 use crate::sql::body::SqlBodyReader;
 
 pub(super) async fn declare(control: &Control, caller: &Caller, arguments: &Arguments) -> Result<(), PgError> {
@@ -30,14 +30,10 @@ pub(super) async fn declare(control: &Control, caller: &Caller, arguments: &Argu
         None => None,
         Some(number) => Some(check_key_argument(&catalog, &schema, &name, number)?),
     };
-    let declared = DeclaredFunction {
-        reads: tables(arguments.texts("reads")?)?,
-        writes: tables(arguments.texts("writes")?)?,
-        declared_as: Some(catalog.fingerprints(&schema, &name)),
-        schema,
-        name,
-        key_argument,
-    };
+    let (reads, writes) = (tables(arguments.texts("reads")?)?, tables(arguments.texts("writes")?)?);
+    check_nothing_at_home(&catalog, &snapshot, (&schema, &name), &[reads.as_slice(), writes.as_slice()].concat())?;
+    let declared =
+        DeclaredFunction { reads, writes, declared_as: Some(catalog.fingerprints(&schema, &name)), schema, name, key_argument };
     control.map.store().declare_function(&caller.user, &declared).await?;
     control.reached().await
 }
@@ -57,6 +53,50 @@ fn check_changes_no_schema(catalog: &Catalog, schema: &str, name: &str) -> Resul
             "Send its schema changes as statements of their own.",
         )),
     }
+}
+
+/// What its body shows to be on the home shard alone cannot be declared away: on another shard it would be missing, or lost.
+fn check_nothing_at_home(
+    catalog: &Catalog,
+    map: &MapSnapshot,
+    (schema, name): (&str, &str),
+    listed: &[TableName],
+) -> Result<(), PgError> {
+    let overloads = catalog.function_names.get(name).into_iter().flatten().filter_map(|oid| catalog.functions.get(oid));
+    for function in overloads.filter(|function| function.schema == schema) {
+        let Closure::Known(references) = &*catalog.closure_of_function(function.oid, &SqlBodyReader) else { continue };
+        let touched = references.reads.iter().map(|oid| (oid, "reads")).chain(references.writes.iter().map(|oid| (oid, "writes")));
+        for (oid, verb) in touched {
+            let Some(relation) = catalog.relations.get(oid) else { continue };
+            let is_listed = listed.iter().any(|(schema, name)| relation.schema == *schema && relation.name == *name);
+            if is_listed || is_distributed(catalog, map, relation) {
+                continue;
+            }
+            let (what, hint) = match relation.kind {
+                RelationKind::Sequence => (
+                    format!("It draws from sequence \"{}\", of which each shard has one of its own.", relation.name),
+                    "Draw the number in the statement, or by the column's default.".to_owned(),
+                ),
+                _ => (
+                    format!("It {verb} the home table \"{}\", whose rows are on the home shard alone.", relation.name),
+                    format!(
+                        "Distribute that table first, by the same key, or make it a reference table if it is only read. If the body means \
+                         another table, give the table's schema there, or the function a search path of its own: \
+                         ALTER FUNCTION {} SET search_path = ...",
+                        shown_name(schema, name)
+                    ),
+                ),
+            };
+            return Err(PgError::unsupported(format!("function \"{name}\" cannot be declared"), what, hint));
+        }
+    }
+    Ok(())
+}
+
+/// Itself, or with what it is a part of.
+fn is_distributed(catalog: &Catalog, map: &MapSnapshot, relation: &Relation) -> bool {
+    let mut parents = relation.parents.iter().filter_map(|parent| catalog.relations.get(parent));
+    map.table(&relation.schema, &relation.name).is_some() || parents.any(|parent| is_distributed(catalog, map, parent))
 }
 
 fn check_key_argument(catalog: &crate::catalog::Catalog, schema: &str, name: &str, number: i32) -> Result<usize, PgError> {

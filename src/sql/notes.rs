@@ -20,6 +20,8 @@ pub struct Notes {
     pub home_reason: Option<String>,
     /// That is a call of one of PostgreSQL's own functions.
     pub calls_home: bool,
+    /// A view of a sharded table is written to, which is no table of the home shard.
+    pub through_view: Option<PgError>,
     /// A materialized view.
     pub reads_stored_view: bool,
     /// What a function or policy reads of reference tables: the first found.

@@ -276,7 +276,11 @@ fn scope(reader: &mut Reader<'_>) -> Scope {
     let has_home = parts.contains(&Part::Home);
     match (has_sharded, has_home) {
         (false, true) => Scope::Placed { parts, pushdown: Ok(()) },
-        (true, true) => Scope::Placed { parts, pushdown: Err(mixed(home_reason.as_deref(), reader.notes.calls_home)) },
+        (true, true) => {
+            let calls_home = reader.notes.calls_home;
+            let through_view = reader.notes.through_view.take();
+            Scope::Placed { parts, pushdown: Err(through_view.unwrap_or_else(|| mixed(home_reason.as_deref(), calls_home))) }
+        }
         (true, false) => {
             let pushdown = reader.notes.pushdown.take().map_or(Ok(()), Err);
             Scope::Placed { parts, pushdown }
@@ -296,7 +300,9 @@ fn anything(reader: &mut Reader<'_>, parts: &mut Vec<Part>, reason: String) -> O
     }
     let hint = match &reader.notes.declared_before {
         Some(declaration) => {
-            format!("It is not the function that was declared. If that is true of what it is now, say so again: {declaration}")
+            format!(
+                "It is not the function that was declared, or one that it calls is not. If that is true of what it is now, say so again: {declaration}"
+            )
         }
         None => "Declare what it touches with shardgate.declare_function(), or restrict the call to tables of the home shard."
             .to_owned(),

@@ -224,8 +224,9 @@ impl Walk<'_> {
             Kind::Rule => self.catalog.events_of_rule(relation, &part.name).meets(writes.events()),
             Kind::Default | Kind::Check | Kind::Index => writes.stores(),
             Kind::TriggerWhen => {
+                // A disabled one is not among them.
                 let trigger = relation.triggers.iter().find(|trigger| trigger.name == part.name);
-                trigger.is_none_or(|trigger| trigger.fires_for(writes))
+                trigger.is_some_and(|trigger| trigger.fires_for(writes))
             }
         }
     }

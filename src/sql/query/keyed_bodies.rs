@@ -401,10 +401,17 @@ fn argument_field(words: &[Word<'_>], function: &Function) -> Option<(Field, usi
     if let (TokenKind::Parameter, Some(number)) = (word.0, word.1.strip_prefix('$')) {
         return Some((Field::Argument(number.parse::<usize>().ok()?.checked_sub(1)?), 1));
     }
-    let is_alone = before.1 != "." && rest.first().is_none_or(|next| !matches!(next.1, "." | "("));
-    let name = name_of(word.0, word.1).filter(|_| is_alone)?;
-    let place = function.argument_names.iter().position(|argument| *argument == name)?;
-    Some((Field::Argument(place), 1))
+    let place = |name: String| function.argument_names.iter().position(|argument| *argument == name);
+    let ends = |rest: &[Word<'_>]| rest.first().is_none_or(|next| !matches!(next.1, "." | "("));
+    let name = name_of(word.0, word.1).filter(|_| before.1 != ".")?;
+    match rest {
+        // As PostgreSQL prints it in the bodies that it keeps as trees.
+        [dot, argument, rest @ ..] if dot.1 == "." && name == function.name && ends(rest) => {
+            Some((Field::Argument(place(name_of(argument.0, argument.1)?)?), 3))
+        }
+        rest if ends(rest) => Some((Field::Argument(place(name)?), 1)),
+        _ => None,
+    }
 }
 
 /// Folded; quoted identifiers without their quotes.
@@ -485,6 +492,19 @@ mod tests {
             false,
             "BEGIN DELETE FROM pair_log WHERE region = NEW.v AND tenant = NEW.tenant; RETURN NULL; END"
         ));
+    }
+
+    #[test]
+    fn arguments_are_known_by_their_function_too() {
+        let mut fixture = testing::library();
+        let oid = fixture.function("owed", 's', "sql", "SELECT 1");
+        let function = fixture.catalog.functions.get_mut(&oid).unwrap();
+        function.argument_names = vec!["a".to_owned()];
+        let function = function.clone();
+        let read = |text: &str| with_parameters(text, |words| argument_field(words, &function));
+        let (text, fields) = read("SELECT t.a FROM t WHERE t.id = owed.a AND t.owed = 1 AND owed.b = A");
+        assert_eq!(text, "SELECT t.a FROM t WHERE t.id = $1  AND t.owed = 1 AND owed.b = $1 ");
+        assert_eq!(fields, [Field::Argument(0)]);
     }
 
     #[test]

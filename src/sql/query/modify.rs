@@ -146,11 +146,19 @@ impl<'c> Reader<'c> {
             Closure::Known(references) => {
                 let mut references = references.clone();
                 if let Some(table) = self.first_sharded(&references) {
-                    self.notes.not_pushable(PgError::unsupported(
+                    let refusal = PgError::unsupported(
                         format!("writing through view \"{}\" of a sharded table is not supported", view.name),
-                        format!("The shard key of table \"{}\" is not looked for in conditions on the view.", table.name),
+                        format!(
+                            "It shows more than columns of table \"{}\" under their own names, or not its whole shard key, or filters by more \
+                             than these.",
+                            table.name
+                        ),
                         format!("Write to table \"{}\" itself, with a condition on its shard key.", table.name),
-                    ));
+                    );
+                    if view.triggers.is_empty() && view.rules.is_empty() {
+                        self.notes.through_view.get_or_insert_with(|| refusal.clone());
+                    }
+                    self.notes.not_pushable(refusal);
                 }
                 references.writes.append(&mut references.reads);
                 self.note_references(&references, &format!("view \"{}\"", view.name));

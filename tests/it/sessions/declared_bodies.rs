@@ -77,3 +77,73 @@ async fn refused(client: &mut WireClient, call: &str) {
         "{hint}"
     );
 }
+
+/// What is declared of a function is also said of those that it calls, and cannot be said against what its body shows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_declaration_ends_with_what_its_function_calls() {
+    let stage = Stage::start(2, ProxyOptions::default()).await;
+    let mut client = stage.client().await;
+    for statement in [
+        "CREATE FUNCTION helper(k bigint) RETURNS void LANGUAGE plpgsql AS 'BEGIN PERFORM 1; END'",
+        "CREATE FUNCTION audits() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN EXECUTE 'SELECT 1'; PERFORM helper(NEW.id); RETURN NEW; END$$",
+        "SELECT shardgate.declare_function('audits')",
+        "CREATE TRIGGER audits AFTER UPDATE ON accounts FOR EACH ROW EXECUTE FUNCTION audits()",
+        "UPDATE accounts SET balance = 1",
+    ] {
+        succeed(&mut client, statement).await;
+    }
+    let at_home = "CREATE OR REPLACE FUNCTION helper(k bigint) RETURNS void LANGUAGE plpgsql AS \
+                   $$BEGIN INSERT INTO notes VALUES (k, 'x'); END$$";
+    let told = client.ask(at_home).await;
+    assert!(told.contains("this body of function \"helper\" would stop UPDATE on sharded table \"accounts\""), "{told}");
+    for statement in ["ALTER TABLE accounts DISABLE TRIGGER audits", at_home, "ALTER TABLE accounts ENABLE TRIGGER audits"] {
+        succeed(&mut client, statement).await;
+    }
+    let told = client.ask("UPDATE accounts SET balance = 2").await;
+    assert!(told.starts_with("E(0A000 "), "{told}");
+    for (body, why) in [
+        ("INSERT INTO notes VALUES (1, 'x')", "It writes the home table \"notes\""),
+        ("PERFORM nextval('numbers')", "It draws from sequence \"numbers\""),
+    ] {
+        succeed(&mut client, "CREATE SEQUENCE IF NOT EXISTS numbers").await;
+        let function = format!("CREATE OR REPLACE FUNCTION jots() RETURNS void LANGUAGE plpgsql AS $$BEGIN {body}; END$$");
+        succeed(&mut client, &function).await;
+        client.query("SELECT shardgate.declare_function('jots')");
+        let answers = client.answers().await;
+        let error = answers.iter().find(|message| message.tag == b'E').expect("an error");
+        assert!(error.field(b'D').starts_with(why), "{}", error.field(b'D'));
+    }
+    // A trigger that is disabled is no part of a write, nor its condition.
+    for statement in [
+        "DROP TRIGGER audits ON accounts",
+        "CREATE FUNCTION notes() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NEW; END$$",
+        "CREATE TRIGGER kept AFTER UPDATE ON accounts FOR EACH ROW WHEN (NEW.balance < 0) EXECUTE FUNCTION notes()",
+        "ALTER TABLE accounts DISABLE TRIGGER kept",
+        "CREATE OR REPLACE FUNCTION notes() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO notes VALUES (NEW.id, 'x'); RETURN NEW; END$$",
+        "UPDATE accounts SET balance = 3",
+    ] {
+        succeed(&mut client, statement).await;
+    }
+    // A body that PostgreSQL keeps as a tree names its arguments by its own name.
+    let key = stage.key(1, 0);
+    succeed(
+        &mut client,
+        "CREATE FUNCTION owner_of(a bigint) RETURNS text LANGUAGE sql BEGIN ATOMIC SELECT owner FROM accounts WHERE id = a; END",
+    )
+    .await;
+    assert_eq!(client.value(&format!("SELECT owner_of({key})")).await, format!("o{key}"));
+    // Rules of home tables about home tables are the home shard's.
+    for statement in [
+        "CREATE TABLE heard (id bigint)",
+        "CREATE RULE also AS ON INSERT TO heard DO ALSO INSERT INTO notes VALUES (NEW.id, 'heard')",
+        "INSERT INTO heard VALUES (77)",
+        "CREATE RULE kept AS ON DELETE TO heard DO INSTEAD NOTHING",
+        "DELETE FROM heard",
+        "CREATE RULE never AS ON UPDATE TO heard DO INSTEAD DELETE FROM accounts WHERE id = NEW.id",
+    ] {
+        succeed(&mut client, statement).await;
+    }
+    assert_eq!(client.row("SELECT count(*), max(text) FROM notes JOIN heard USING (id)").await, ["1", "heard"]);
+    assert!(client.ask("UPDATE heard SET id = 1").await.starts_with("E(0A000 "));
+    stage.assert_log_is_clean();
+}
