@@ -12,8 +12,9 @@ use pg_raw_parse::{Node, nodes};
 
 use super::given_back::gives_back;
 use super::{CteStage, is_under_with, spliced};
-use crate::catalog::{Oid, Relation, RelationKind, TriggerEvents, Unique};
+use crate::catalog::{Closure, Oid, References, Relation, RelationKind, Trigger, TriggerEvents, Unique};
 use crate::sql::analysis::Splice;
+use crate::sql::body::SqlBodyReader;
 use crate::sql::context::Context;
 use crate::sql::parse;
 use crate::sql::parse::tokens::Tokens;
@@ -96,10 +97,17 @@ fn events(write: Node<'_>) -> TriggerEvents {
     }
 }
 
-/// Writing its rows is all that happens, also where these are in partitions: no trigger, rule or policy looks on.
+/// Writing its rows is all that happens, also where these are in partitions: no trigger, rule or policy looks on. A trigger that reads
+/// and writes nothing but its row, as one that sets `updated_at`, is no matter.
 fn is_unwatched(relation: &Relation, events: TriggerEvents, context: &Context) -> bool {
-    let is_plain = |member: &Relation| !fires(member, events) && member.rules.is_empty() && !member.has_row_security;
-    let is_whole = relation.stands_alone() || root(relation, context).kind == RelationKind::PartitionedTable;
+    let is_of_row = |trigger: &Trigger| {
+        let closure = context.catalog.closure_of_function(trigger.function, &SqlBodyReader);
+        trigger.is_row && *closure == Closure::Known(References::default())
+    };
+    let looks_on = |member: &Relation| member.triggers.iter().any(|it| it.fires_on.meets(events) && !is_of_row(it));
+    let is_plain = |member: &Relation| !looks_on(member) && member.rules.is_empty() && !member.has_row_security;
+    let is_alone = relation.kind == RelationKind::Table && relation.parents.is_empty() && relation.children.is_empty();
+    let is_whole = is_alone || root(relation, context).kind == RelationKind::PartitionedTable;
     is_whole && tree(relation, context).into_iter().all(is_plain)
 }
 

@@ -183,3 +183,12 @@ WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 5) INS
 --! refused
 WITH RECURSIVE a AS (SELECT id FROM b), b AS (SELECT other AS id FROM deliveries) DELETE FROM stock USING a WHERE a.id = stock.id;
 WITH a AS (UPDATE deliveries SET id = id + 1000 RETURNING id) INSERT INTO loose SELECT id, 1 FROM a;
+-- Beside a trigger that touches its row alone.
+CREATE FUNCTION touches() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.note := 'touched'; RETURN NEW; END $$;
+CREATE TRIGGER touches BEFORE UPDATE ON stock FOR EACH ROW EXECUTE FUNCTION touches();
+--! any order
+WITH a AS (UPDATE stock SET n = 3 WHERE id < 5 RETURNING id, note) INSERT INTO loose SELECT id, length(note) FROM a RETURNING *;
+WITH a AS (DELETE FROM stock WHERE id = 6 RETURNING id, n) INSERT INTO loose SELECT id + 1, n FROM a;
+WITH a AS (UPDATE stock SET n = 4 RETURNING id) SELECT count(*) FROM a;
+SELECT id, n, note FROM stock ORDER BY id;
+DROP TRIGGER touches ON stock;
