@@ -177,8 +177,14 @@ impl Pieces {
                 Groups::new(groups, &mut columns, self.spec.combine_bytes_max, self.spec.printing)?;
                 if let Some(step) = &groups.last_step {
                     last_step_text(step, &columns, &[])?;
+                    return Ok(());
                 }
-                return Ok(());
+                // How text sorts is asked for when the groups are there.
+                let type_of = |key: &SortKey| columns.get(key.column).map_or(0, |column| column.type_oid);
+                return match self.spec.merge.order_by.iter().find(|key| !is_ordered(type_of(key), true)) {
+                    Some(key) => Err(unordered(key.column)),
+                    None => Ok(()),
+                };
             }
             Some(Combine::Distinct(distinct)) => {
                 Seen::new(distinct, &self.columns, self.spec.hidden_columns, self.spec.combine_bytes_max)?;

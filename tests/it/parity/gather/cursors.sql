@@ -127,3 +127,14 @@ ROLLBACK TO s;
 SELECT count(*) FROM people;
 COMMIT;
 --! end
+-- Groups that are sorted by what the proxy cannot sort.
+--! script
+BEGIN;
+DECLARE c CURSOR FOR SELECT level, count(*) FROM people GROUP BY level ORDER BY level;
+FETCH 2 FROM c;
+FETCH ALL FROM c;
+CLOSE c;
+DECLARE c CURSOR FOR SELECT state, count(*) FROM shop.orders GROUP BY state ORDER BY state DESC;
+FETCH 1 FROM c;
+COMMIT;
+--! end
