@@ -6,12 +6,16 @@
 //! only a name (an unknown table) is PostgreSQL's to refuse.
 
 mod altered;
+mod evaluated;
 mod filled;
 mod numbered;
 mod numbers;
 mod own_calls;
 mod own_schema;
+mod parts;
 mod referring;
+mod replaced;
+mod stops;
 mod triggers;
 
 use pg_raw_parse::list::NodeList;
@@ -37,10 +41,11 @@ pub fn guard(node: Node<'_>, text: &str, context: &Context) -> Result<(), PgErro
     numbers::guard(node, context)?;
     own_schema::guard(node)?;
     own_calls::guard(node, text)?;
+    evaluated::guard(node, text, context)?;
     match node {
         Node::AlterTableStmt(alter) => {
             filled::guard(node, alter, text, context)?;
-            alter_table(alter, context)
+            alter_table(alter, text, context)
         }
         Node::IndexStmt(index) => create_index(index, context),
         Node::CreateStmt(create) => create_table(create, context),
@@ -51,7 +56,12 @@ pub fn guard(node: Node<'_>, text: &str, context: &Context) -> Result<(), PgErro
         }
         Node::AlterObjectSchemaStmt(s) => moved(s, context),
         Node::AlterSeqStmt(s) => own_schema::relation(s.sequence()),
-        Node::CreatePolicyStmt(s) => own_schema::relation(s.table()),
+        Node::CreatePolicyStmt(s) => {
+            own_schema::relation(s.table())?;
+            parts::guard_policy(s, text, context)
+        }
+        Node::AlterPolicyStmt(s) => parts::guard_altered_policy(s, text, context),
+        Node::CreateFunctionStmt(s) => replaced::guard(s, context),
         Node::RuleStmt(s) => {
             own_schema::relation(s.relation())?;
             triggers::guard_rule(s, context)
@@ -149,7 +159,7 @@ impl<'c> Place<'c> {
     }
 }
 
-fn alter_table(alter: &nodes::AlterTableStmt, context: &Context) -> Result<(), PgError> {
+fn alter_table(alter: &nodes::AlterTableStmt, text: &str, context: &Context) -> Result<(), PgError> {
     own_schema::relation(alter.relation())?;
     let Some(name) = alter.relation() else {
         return Ok(());
@@ -158,9 +168,30 @@ fn alter_table(alter: &nodes::AlterTableStmt, context: &Context) -> Result<(), P
     for command in alter.cmds() {
         if let Node::AlterTableCmd(command) = command {
             alter_command(command, name, &place, context)?;
+            alter_part(command, name, text, context)?;
         }
     }
     Ok(())
+}
+
+/// What a definition calls, and what that touches.
+fn alter_part(command: &nodes::AlterTableCmd, table: &nodes::RangeVar, text: &str, context: &Context) -> Result<(), PgError> {
+    use nodes::AlterTableType as Type;
+    match (command.subtype, command.def()) {
+        (Type::AT_AddConstraint, Node::Constraint(check)) if check.contype == nodes::ConstrType::CONSTR_CHECK => {
+            parts::guard_check(check, table, text, context)
+        }
+        (Type::AT_AddColumn, Node::ColumnDef(column)) => column.constraints().iter().try_for_each(|constraint| match constraint {
+            Node::Constraint(check) if check.contype == nodes::ConstrType::CONSTR_CHECK => {
+                parts::guard_check(check, table, text, context)
+            }
+            _ => Ok(()),
+        }),
+        (Type::AT_ColumnDefault, default) => {
+            parts::guard_default(command.name().unwrap_or_default(), default, table, text, context)
+        }
+        (_, _) => Ok(()),
+    }
 }
 
 fn alter_command(

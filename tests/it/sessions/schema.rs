@@ -74,7 +74,12 @@ async fn hidden_references(stage: &Stage, changer: &mut WireClient, other: &mut 
     let harmless = function.replace("INSERT INTO notes VALUES (1, 'x');", "");
     succeed(changer, &harmless).await;
     succeed(changer, "CREATE TRIGGER noted BEFORE UPDATE ON accounts FOR EACH ROW EXECUTE FUNCTION noted()").await;
+    let refused = changer.ask(function).await;
+    assert!(refused.contains("this body of function \"noted\" would stop UPDATE on sharded table \"accounts\""), "{refused}");
+    // While the trigger is disabled nobody asks it.
+    succeed(changer, "ALTER TABLE accounts DISABLE TRIGGER noted").await;
     succeed(changer, function).await;
+    succeed(changer, "ALTER TABLE accounts ENABLE TRIGGER noted").await;
     let told = other.ask(&update).await;
     assert!(told.starts_with("E(0A000 "), "{told}");
     succeed(changer, &harmless).await;
