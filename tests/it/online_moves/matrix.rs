@@ -264,6 +264,12 @@ impl Play {
     async fn ended(&self, cell: &Cell) {
         let state = self.stage.ended().await;
         assert!(cell.ends().contains(&state.as_str()), "{}: it is {state}", cell.name());
+        // Whoever has ended it, its pause is known; but for a map that has forgotten it.
+        let map = self.stage.cluster.connect_map().await;
+        let unknown =
+            "SELECT count(*) FROM shardgate_map.move WHERE state = 'done' AND switched_at IS NOT NULL AND pause_ms IS NULL";
+        let is_forgotten = matches!(cell.1, Fault::Forgets | Fault::ForgetsMore);
+        assert!(is_forgotten || map.query_one(unknown, &[]).await.expect("a count").get::<_, i64>(0) == 0, "{}", cell.name());
     }
 
     /// A map that has forgotten a switch cannot say whether the receipt that it knows is of that one.
