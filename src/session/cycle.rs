@@ -9,6 +9,7 @@
 //! ```text
 //!   messages ─► planned ─► refused because of a move ─┬─ alone, unheard ─► wait for another map ─► the messages once more
 //!                                                     └─ otherwise ──────► 40001
+//!                                                                  (after a deadlock: for a moment)
 //! ```
 //! A change of a key to which copies refer that replication writes just now is tried again a moment later, whatever the map. So is a
 //! statement over several shards that has given way in a deadlock: it takes its shards at once, and has no order of its own to keep.
@@ -43,7 +44,7 @@ pub(super) struct Cycle {
     before: (usize, u64),
     /// It does what cannot be done again: it is not one query by itself, or is too long to be kept.
     is_for_good: bool,
-    /// Why it has failed, where it may not fail once more.
+    /// What its error, the last one, is of.
     met: Option<Met>,
     /// Nothing of the statement that fails next was sent, and it was read by a schema from before.
     is_unsent: bool,
@@ -179,6 +180,11 @@ impl Session {
     async fn repeat_cycle(&mut self, met: Met) -> Result<bool, SessionEnd> {
         let cycle = &self.cycle;
         let is_alone = !cycle.is_for_good && cycle.statements == 1 && !self.transaction.is_open();
+        // Others may wait for what the session holds, an advisory lock for example: they would still do so.
+        let holds_more = || self.transaction.participants().iter().any(|participant| participant.pinned_by.is_some());
+        if matches!(met, Met::Deadlock) && holds_more() {
+            return Ok(false);
+        }
         if !is_alone || cycle.repeats >= REPEATS_MAX || !self.may_repeat(met, cycle.before).await? {
             return Ok(false);
         }
@@ -200,6 +206,9 @@ impl Session {
         self.release_idle();
         self.transaction.pinned_map.unpin();
         self.transaction.claims.clear();
+        // It is another statement from here on, which has not been chosen to give way.
+        self.transaction.end_statement();
+        self.transaction.end_waiting();
         self.transaction.decider = None;
         // Answers from before may be waited for.
         let refused = self.client.output.split_off(told);

@@ -46,7 +46,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 pub use cancel::{CancelKey, CancelRegistry};
 pub use ddl::drift::DriftLook;
@@ -568,10 +568,7 @@ impl Session {
             Failure::Shard(frame) if self.is_aborted(failure::sqlstate(&frame)) => return Err(shutting_down()),
             Failure::Error(error) => self.fail(error),
             Failure::Shard(frame) => {
-                let (frame, is_deadlock) = self.transaction.with_deadlock(frame);
-                if is_deadlock {
-                    self.cycle.note_met(Some(Met::Deadlock));
-                }
+                let frame = self.with_deadlock(frame);
                 self.gateway.counters.error(failure::sqlstate(&frame));
                 self.client.output.extend_from_slice(&frame);
                 self.transaction.fail();
@@ -582,11 +579,23 @@ impl Session {
         Ok(())
     }
 
+    /// The error of a shard, or that of the deadlock that the statement was cancelled for.
+    fn with_deadlock(&mut self, frame: Bytes) -> Bytes {
+        let Some(deadlock) = self.transaction.deadlock_of(failure::sqlstate(&frame)) else { return frame };
+        self.cycle.note_met(Some(Met::Deadlock));
+        let mut out = BytesMut::new();
+        originate::error(&mut out, &deadlock);
+        out.freeze()
+    }
+
     fn fail(&mut self, error: PgError) {
-        let error = self.transaction.or_deadlock(error);
-        if error.code == SqlState::DEADLOCK_DETECTED {
-            self.cycle.note_met(Some(Met::Deadlock));
-        }
+        let error = match self.transaction.deadlock_of(&error.code.0) {
+            Some(deadlock) => {
+                self.cycle.note_met(Some(Met::Deadlock));
+                deadlock
+            }
+            None => error,
+        };
         self.gateway.counters.error(&error.code.0);
         originate::error(&mut self.client.output, &error);
         self.transaction.fail();

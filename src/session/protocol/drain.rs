@@ -11,7 +11,6 @@ use crate::backend::Reply;
 use crate::error::PgError;
 use crate::session::commands::cluster_state;
 use crate::session::copy;
-use crate::session::cycle::Met;
 use crate::session::ddl::every_shard::keep_frames;
 use crate::session::failure::refused_by_move;
 use crate::session::sequences::numbers;
@@ -30,6 +29,7 @@ impl Session {
         loop {
             match self.step(index) {
                 Ok((Step::Done, failed)) => {
+                    self.batch.is_unnamed_in_doubt = false;
                     return if has_failed || failed { Err(Failure::Forwarded) } else { Ok(()) };
                 }
                 Ok((step, failed)) => {
@@ -185,10 +185,8 @@ impl Session {
             }
             let met = refused_by_move(&frame).map(|refused| self.refused_by_move(refused));
             self.cycle.note_met(met);
-            let (frame, is_deadlock) = self.transaction.with_deadlock(self.in_own_text(frame));
-            if is_deadlock {
-                self.cycle.note_met(Some(Met::Deadlock));
-            }
+            let frame = self.in_own_text(frame);
+            let frame = self.with_deadlock(frame);
             self.client.output.extend_from_slice(&frame);
         }
         if self.running.characters_before > 0 && !self.client.is_diverted() {

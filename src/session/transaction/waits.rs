@@ -5,15 +5,12 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::Transaction;
 use super::participant::Participant;
 use crate::backend::Pool;
 use crate::error::{PgError, SqlState};
 use crate::execute::deadlock::{Listed, Waits};
 use crate::session::gateway::MAP_DATABASE;
-use crate::wire::originate;
 
 /// As the search sees it.
 pub(in crate::session) struct Waiting {
@@ -120,18 +117,9 @@ impl Transaction {
         self.waiting.listed.is_some()
     }
 
-    /// The error of a statement that was cancelled to break a deadlock says so, and is told apart.
-    pub fn with_deadlock(&self, frame: Bytes) -> (Bytes, bool) {
-        if !self.waiting.is_victim() || crate::session::failure::sqlstate(&frame) != SqlState::QUERY_CANCELED.0 {
-            return (frame, false);
-        }
-        let mut out = bytes::BytesMut::new();
-        originate::error(&mut out, &deadlock());
-        (out.freeze(), true)
-    }
-
-    pub fn or_deadlock(&self, error: PgError) -> PgError {
-        if self.waiting.is_victim() && error.code == SqlState::QUERY_CANCELED { deadlock() } else { error }
+    /// What the statement is told that was cancelled to break a deadlock; `sqlstate`: of its error.
+    pub fn deadlock_of(&self, sqlstate: &[u8]) -> Option<PgError> {
+        (self.waiting.is_victim() && sqlstate == SqlState::QUERY_CANCELED.0).then(deadlock)
     }
 }
 

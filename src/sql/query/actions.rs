@@ -17,8 +17,7 @@ use super::relations::{self, Resolved};
 use super::set_default::{is_same_on_every_copy, sets_default};
 use super::{Facts, Predicate, Term, facts};
 use crate::catalog::{
-    Access, ActionOn, Called, Closure, Column, Dependency, DependencyTarget, DependentKind, ForeignKeyAction, Relation,
-    RelationKind, RowChange, SchemaEffect, TriggerEvents,
+    Access, ActionOn, Called, Closure, Column, ForeignKeyAction, Relation, RelationKind, RowChange, SchemaEffect, TriggerEvents,
 };
 use crate::error::{PgError, SqlState};
 use crate::shard_key::KeyColumn;
@@ -77,8 +76,6 @@ impl<'c> Reader<'c> {
                     self.note_references_of_part(&references, &part.name);
                 }
                 Closure::Known(references) => self.note_references_of_part(&references, &part.name),
-                // What it refers to is another part.
-                Closure::Unknown(_) if self.is_rule_of_home(relation, &part.name) => {}
                 Closure::Unknown(reason) => {
                     function.into_iter().for_each(|function| self.note_declared_before(function));
                     self.notes.touches_anything.get_or_insert(reason);
@@ -94,26 +91,6 @@ impl<'c> Reader<'c> {
         if self.notes.hidden_sharded.len() > before {
             self.notes.hidden_by.get_or_insert_with(|| part.to_owned());
         }
-    }
-
-    /// A rule of a home table that makes statements about home tables alone, whatever these are: the home shard does it all.
-    fn is_rule_of_home(&self, relation: &Relation, part: &str) -> bool {
-        let catalog = &self.context.catalog;
-        let Some(rule) = relation.rules.iter().find(|rule| part == format!("rule \"{rule}\"")) else { return false };
-        let is_of = |dependency: &&Dependency| dependency.of == DependentKind::Rule && dependency.name == *rule;
-        let mut dependencies = catalog.relation_dependencies.get(&relation.oid).into_iter().flatten().filter(is_of);
-        let is_at_home = |closure: &Closure| match closure {
-            Closure::Known(references) => references.reads.iter().chain(&references.writes).all(|oid| self.is_home_table(*oid)),
-            Closure::Unknown(_) => false,
-        };
-        let stays = |dependency: &Dependency| match dependency.on {
-            DependencyTarget::Relation(oid) if oid == relation.oid => true,
-            DependencyTarget::Relation(oid) => {
-                self.is_home_table(oid) && is_at_home(&catalog.closure_of_relation(oid, Access::Write, &SqlBodyReader))
-            }
-            DependencyTarget::Function(oid) => is_at_home(&catalog.closure_of_function(oid, &SqlBodyReader)),
-        };
-        self.is_home_table(relation.oid) && dependencies.all(stays)
     }
 
     fn is_home_table(&self, oid: u32) -> bool {

@@ -198,29 +198,40 @@ async fn full_pools_are_part_of_rings() {
     stage.assert_log_is_clean();
 }
 
-/// A statement that is all of its transaction has no order of its own to keep: the proxy repeats it.
+/// A statement that is all of its transaction has no order of its own to keep: the proxy repeats it, as another one that waits as long as
+/// it may.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_over_several_shards_by_itself_is_repeated() {
     let stage = Stage::start(2, ProxyOptions::default()).await;
     let (mut first, mut alone) = (stage.client().await, stage.client().await);
-    // The first has both shards before the other, which is the one to give way.
-    begin_with(&mut first, &update(&stage, 0, 0)).await;
-    assert_eq!(first.ask(&update(&stage, 1, 1)).await, "C(UPDATE 1) Z(T)");
     let keys = format!("({}, {})", stage.key(0, 0), stage.key(1, 0));
     let both = format!("UPDATE accounts SET balance = balance + 1 WHERE id IN {keys}");
-    let whole = alone.ask(&both);
-    let ring = async {
-        let shard = stage.cluster.connect_shard(0).await;
-        let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%accounts%'";
-        while shard.query_one(waits, &[]).await.expect("a count").get::<_, i64>(0) == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        assert_eq!(first.ask(&update(&stage, 1, 0)).await, "C(UPDATE 1) Z(T)");
-        assert_eq!(first.ask("COMMIT").await, "C(COMMIT) Z(I)");
-    };
-    let (told, ()) = tokio::join!(whole, ring);
-    assert_eq!(told, "C(UPDATE 2) Z(I)");
     let value = |nth: usize| format!("SELECT balance FROM accounts WHERE id = {}", stage.key(nth, 0));
-    assert_eq!((first.value(&value(0)).await, first.value(&value(1)).await), ("102".to_owned(), "102".to_owned()));
+    for (timeout, told_alone) in [("0", "C(UPDATE 2) Z(I)"), ("4s", "E(57014 canceling statement due to statement timeout) Z(I)")] {
+        assert_eq!(alone.ask(&format!("SET statement_timeout = '{timeout}'")).await, "C(SET) Z(I)");
+        // The first has both shards before the other, which is the one to give way.
+        begin_with(&mut first, &update(&stage, 0, 0)).await;
+        assert_eq!(first.ask(&update(&stage, 1, 1)).await, "C(UPDATE 1) Z(T)");
+        let commits = timeout == "0";
+        let (told, ()) = tokio::join!(alone.ask(&both), close_ring(&stage, &mut first, commits));
+        if !commits {
+            assert_eq!(first.ask("COMMIT").await, "C(COMMIT) Z(I)");
+        }
+        assert_eq!(told, told_alone, "{timeout}");
+    }
+    assert_eq!((first.value(&value(0)).await, first.value(&value(1)).await), ("103".to_owned(), "103".to_owned()));
     stage.assert_log_is_clean();
+}
+
+/// When the other one waits at the first shard.
+async fn close_ring(stage: &Stage, first: &mut WireClient, commits: bool) {
+    let shard = stage.cluster.connect_shard(0).await;
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%accounts%'";
+    while shard.query_one(waits, &[]).await.expect("a count").get::<_, i64>(0) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(first.ask(&update(stage, 1, 0)).await, "C(UPDATE 1) Z(T)");
+    if commits {
+        assert_eq!(first.ask("COMMIT").await, "C(COMMIT) Z(I)");
+    }
 }
