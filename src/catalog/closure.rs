@@ -181,7 +181,6 @@ struct Walked {
     names: Arc<BTreeSet<String>>,
     /// As `notifies`: of what is declared too.
     effects: Arc<SessionEffects>,
-    functions: Arc<HashSet<Oid>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -274,11 +273,6 @@ impl Catalog {
         self.cached(CacheKey::Relation(relation, access), reader, |walk| walk.relation(relation, access)).closure
     }
 
-    /// The functions that may be called where the relation is used.
-    pub fn functions_of_relation(&self, relation: Oid, access: Access, reader: &dyn BodyReader) -> Arc<HashSet<Oid>> {
-        self.cached(CacheKey::Relation(relation, access), reader, |walk| walk.relation(relation, access)).functions
-    }
-
     fn cached(&self, key: CacheKey, reader: &dyn BodyReader, walk: impl FnOnce(&mut Walk<'_>)) -> Walked {
         if let Some(known) = self.closures.walked.lock().get(&key) {
             return known.clone();
@@ -289,9 +283,8 @@ impl Catalog {
         let (notifies, sets_local, changes_schema) = (state.notifies, state.sets_local, state.changes_schema);
         let names = Arc::new(std::mem::take(&mut state.names));
         let effects = Arc::new(state.effects.clone());
-        let functions = Arc::new(std::mem::take(&mut state.functions));
         let (closure, call) = state.finish_call();
-        let walked = Walked { closure, call, notifies, sets_local, changes_schema, names, effects, functions };
+        let walked = Walked { closure, call, notifies, sets_local, changes_schema, names, effects };
         self.closures.walked.lock().insert(key, walked.clone());
         walked
     }

@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 use super::{Catalog, Function, Oid, hex};
 
 impl Catalog {
-    /// SHA-256 in hexadecimal. Another one for each function of the same name. Of the functions whose names stand in its body, and in
-    /// theirs, too: what a function does is also what these do.
+    /// SHA-256 in hexadecimal. Another one for each function of the same name. Of the functions that its body may call, and theirs, too:
+    /// what a function does is also what these do.
     pub fn fingerprint(&self, function: &Function) -> String {
         let mut called = self.named_in_bodies(function);
         if called.is_empty() {
@@ -27,20 +27,28 @@ impl Catalog {
 
     /// Functions of users that the body may call; not the function itself.
     fn named_in_bodies(&self, function: &Function) -> BTreeSet<Oid> {
-        let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '$';
         let (mut found, mut unread) = (BTreeSet::new(), vec![function]);
         while let Some(reader) = unread.pop() {
-            let body = reader.body.to_lowercase();
-            for word in body.split(|letter| !is_part(letter)).filter(|word| !word.is_empty()) {
-                let named = self.function_names.get(word).into_iter().flatten().filter_map(|oid| self.functions.get(oid));
-                for called in named.filter(|called| called.oid != function.oid && !called.is_extension_member) {
-                    if found.insert(called.oid) {
-                        unread.push(called);
-                    }
+            for called in self.functions_named_in(&reader.body).into_iter().filter(|called| called.oid != function.oid) {
+                if found.insert(called.oid) {
+                    unread.push(called);
                 }
             }
         }
         found
+    }
+
+    /// Functions of users that the text may call, in any schema: their names stand in it before a parenthesis.
+    pub fn functions_named_in(&self, text: &str) -> Vec<&Function> {
+        let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '$';
+        let mut names = BTreeSet::new();
+        for (open, _) in text.match_indices('(') {
+            let before = text.get(..open).unwrap_or_default().trim_end().trim_end_matches('"');
+            let name = before.rsplit(|letter| !is_part(letter)).next().unwrap_or_default();
+            names.extend([name.to_owned(), name.to_lowercase()]);
+        }
+        let named = names.iter().filter_map(|name| self.function_names.get(name)).flatten();
+        named.filter_map(|oid| self.functions.get(oid)).filter(|function| !function.is_extension_member).collect()
     }
 
     fn own_fingerprint(&self, function: &Function) -> String {

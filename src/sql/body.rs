@@ -54,7 +54,10 @@ pub fn references_of(node: Node<'_>, text: &str) -> BodyReferences {
 /// The same of an expression alone.
 pub fn references_of_expression(node: Node<'_>, text: &str) -> BodyReferences {
     let mut found = Found::default();
-    query(node, &mut found);
+    // There is no node to walk where an expression is left out.
+    if !matches!(node, Node::None) {
+        query(node, &mut found);
+    }
     found.finish(text)
 }
 

@@ -304,6 +304,7 @@ fn anything(reader: &mut Reader<'_>, parts: &mut Vec<Part>, reason: String) -> O
                 "It is not the function that was declared, or one that it calls is not. If that is true of what it is now, say so again: {declaration}"
             )
         }
+        None if reason.starts_with("rule ") => "Use a trigger instead of the rule, or send its statements.".to_owned(),
         None => "Declare what it touches with shardgate.declare_function(), or restrict the call to tables of the home shard."
             .to_owned(),
     };

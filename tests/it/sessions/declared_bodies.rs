@@ -84,18 +84,18 @@ async fn a_declaration_ends_with_what_its_function_calls() {
     let stage = Stage::start(2, ProxyOptions::default()).await;
     let mut client = stage.client().await;
     for statement in [
-        "CREATE FUNCTION helper(k bigint) RETURNS void LANGUAGE plpgsql AS 'BEGIN PERFORM 1; END'",
-        "CREATE FUNCTION audits() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN EXECUTE 'SELECT 1'; PERFORM helper(NEW.id); RETURN NEW; END$$",
+        "CREATE FUNCTION \"Helper\"(k bigint) RETURNS void LANGUAGE plpgsql AS 'BEGIN PERFORM 1; END'",
+        "CREATE FUNCTION audits() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN EXECUTE 'SELECT 1'; PERFORM \"Helper\"(NEW.id); RETURN NEW; END$$",
         "SELECT shardgate.declare_function('audits')",
         "CREATE TRIGGER audits AFTER UPDATE ON accounts FOR EACH ROW EXECUTE FUNCTION audits()",
         "UPDATE accounts SET balance = 1",
     ] {
         succeed(&mut client, statement).await;
     }
-    let at_home = "CREATE OR REPLACE FUNCTION helper(k bigint) RETURNS void LANGUAGE plpgsql AS \
+    let at_home = "CREATE OR REPLACE FUNCTION \"Helper\"(k bigint) RETURNS void LANGUAGE plpgsql AS \
                    $$BEGIN INSERT INTO notes VALUES (k, 'x'); END$$";
     let told = client.ask(at_home).await;
-    assert!(told.contains("this body of function \"helper\" would stop UPDATE on sharded table \"accounts\""), "{told}");
+    assert!(told.contains("this body of function \"Helper\" would stop UPDATE on sharded table \"accounts\""), "{told}");
     for statement in ["ALTER TABLE accounts DISABLE TRIGGER audits", at_home, "ALTER TABLE accounts ENABLE TRIGGER audits"] {
         succeed(&mut client, statement).await;
     }
@@ -132,18 +132,5 @@ async fn a_declaration_ends_with_what_its_function_calls() {
     )
     .await;
     assert_eq!(client.value(&format!("SELECT owner_of({key})")).await, format!("o{key}"));
-    // Rules of home tables about home tables are the home shard's.
-    for statement in [
-        "CREATE TABLE heard (id bigint)",
-        "CREATE RULE also AS ON INSERT TO heard DO ALSO INSERT INTO notes VALUES (NEW.id, 'heard')",
-        "INSERT INTO heard VALUES (77)",
-        "CREATE RULE kept AS ON DELETE TO heard DO INSTEAD NOTHING",
-        "DELETE FROM heard",
-        "CREATE RULE never AS ON UPDATE TO heard DO INSTEAD DELETE FROM accounts WHERE id = NEW.id",
-    ] {
-        succeed(&mut client, statement).await;
-    }
-    assert_eq!(client.row("SELECT count(*), max(text) FROM notes JOIN heard USING (id)").await, ["1", "heard"]);
-    assert!(client.ask("UPDATE heard SET id = 1").await.starts_with("E(0A000 "));
     stage.assert_log_is_clean();
 }

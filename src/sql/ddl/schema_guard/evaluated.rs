@@ -8,7 +8,7 @@ use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
 
 use super::Place;
-use crate::catalog::{Closure, DependencyTarget, DependentKind, Function, Oid, Relation, RelationKind};
+use crate::catalog::{Closure, DependencyTarget, DependentKind, Function, Oid, References, Relation, RelationKind, SchemaEffect};
 use crate::error::PgError;
 use crate::sql::body::{self, SqlBodyReader};
 use crate::sql::context::Context;
@@ -33,8 +33,9 @@ pub(super) fn guard(node: Node<'_>, text: &str, context: &Context) -> Result<(),
             expressions.chain([index.where_clause()]).try_for_each(|expression| computed(expression, text, OF_VALUES, context))
         }
         Node::AlterDomainStmt(alter) => match alter.def() {
-            Node::Constraint(check) => computed(check.raw_expr(), text, OF_VALUES, context),
-            _ => validated_domain(alter.type_name(), context),
+            Node::Constraint(check) if !check.skip_validation => computed(check.raw_expr(), text, OF_VALUES, context),
+            Node::None if u8::try_from(alter.subtype) == Ok(b'V') => validated_domain(alter.type_name(), context),
+            _ => Ok(()),
         },
         Node::CreateEventTrigStmt(create) => event_trigger(create, context),
         _ => Ok(()),
@@ -51,13 +52,15 @@ fn altered(command: &nodes::AlterTableCmd, table: Option<&nodes::RangeVar>, text
     match (command.subtype, command.def()) {
         (Type::AT_AddColumn, Node::ColumnDef(column)) => column.constraints().iter().try_for_each(|constraint| match constraint {
             Node::Constraint(constraint) => {
-                let is_check = constraint.contype == nodes::ConstrType::CONSTR_CHECK;
-                computed(constraint.raw_expr(), text, if is_check { OF_VALUES } else { BY_UPDATE }, context)
+                let is_default = constraint.contype == nodes::ConstrType::CONSTR_DEFAULT;
+                computed(constraint.raw_expr(), text, if is_default { BY_UPDATE } else { OF_VALUES }, context)
             }
             _ => Ok(()),
         }),
         (Type::AT_AlterColumnType, Node::ColumnDef(column)) => computed(column.raw_default(), text, BY_UPDATE, context),
-        (Type::AT_AddConstraint, Node::Constraint(check)) => computed(check.raw_expr(), text, OF_VALUES, context),
+        (Type::AT_AddConstraint, Node::Constraint(check)) if !check.skip_validation => {
+            computed(check.raw_expr(), text, OF_VALUES, context)
+        }
         (Type::AT_SetExpression, expression) => computed(expression, text, OF_VALUES, context),
         (Type::AT_ValidateConstraint, _) => {
             let relation = table.and_then(|table| resolve(context, table, &context.search_path).table());
@@ -94,7 +97,7 @@ fn computed(expression: Node<'_>, text: &str, hint: &str, context: &Context) -> 
         let all = catalog.function_names.get(&name.name).into_iter().flatten().filter_map(|oid| catalog.functions.get(oid));
         let is_meant = |function: &&Function| match &name.schema {
             Some(schema) => function.schema == *schema,
-            None => context.search_path.contains(&function.schema),
+            None => function.built_in.is_empty() && context.search_path.contains(&function.schema),
         };
         all.filter(is_meant).try_for_each(|called| refuse(called, hint, context))?;
     }
@@ -105,29 +108,37 @@ const BY_UPDATE: &str = "Give the values with UPDATE. A default is set afterward
 const OF_VALUES: &str = "Let it compute by the values that it is given, or read reference tables only.";
 
 fn refuse(function: &Function, hint: &str, context: &Context) -> Result<(), PgError> {
-    let detail = match &*context.catalog.closure_of_function(function.oid, &SqlBodyReader) {
+    let (detail, hint) = match &*context.catalog.closure_of_function(function.oid, &SqlBodyReader) {
         Closure::Known(references) => {
             let mut touched =
                 references.reads.iter().chain(&references.writes).filter_map(|oid| context.catalog.relations.get(oid));
             match touched.find(|relation| matches!(placed(context, relation, true), Resolved::Sharded { .. })) {
-                Some(table) => {
-                    format!("Function \"{}\" touches table \"{}\", whose rows are on several shards.", function.name, table.name)
-                }
+                Some(table) => (
+                    format!("Function \"{}\" touches table \"{}\", whose rows are on several shards.", function.name, table.name),
+                    hint.to_owned(),
+                ),
                 None => return Ok(()),
             }
         }
-        Closure::Unknown(_)
-            if context.declared(function).is_some_and(|declared| declared.reads.is_empty() && declared.writes.is_empty()) =>
-        {
-            return Ok(());
-        }
-        Closure::Unknown(why) => format!("What it touches is not known: {why}."),
+        // Its owner says that it reads no table.
+        Closure::Unknown(_) if function.volatility == 'i' || touches_nothing(function, context) => return Ok(()),
+        Closure::Unknown(why) => (format!("What it touches is not known: {why}."), if_it_touches_nothing(function, context)),
     };
     Err(PgError::unsupported(
         format!("a schema change that calls function \"{}\" for the rows of a table is not supported", function.name),
         detail,
         hint,
     ))
+}
+
+/// As it was declared.
+fn touches_nothing(function: &Function, context: &Context) -> bool {
+    context.declared(function).is_some_and(|declared| declared.reads.is_empty() && declared.writes.is_empty())
+}
+
+fn if_it_touches_nothing(function: &Function, context: &Context) -> String {
+    let declaration = shardgate_call::declaration(&context.catalog, function, &References::default(), None);
+    format!("If it touches no tables, say so first: {declaration}")
 }
 
 fn event_trigger(create: &nodes::CreateEventTrigStmt, context: &Context) -> Result<(), PgError> {
@@ -142,6 +153,10 @@ fn event_trigger(create: &nodes::CreateEventTrigStmt, context: &Context) -> Resu
     let is_meant = |function: &Function| match schema {
         Some(schema) => function.schema == schema,
         None => context.search_path.contains(&function.schema),
+    };
+    let is_of_schema = |function: &Function| {
+        let effect = catalog.function_changes_schema(function.oid, &SqlBodyReader);
+        effect.is_some_and(|(effect, _)| effect == SchemaEffect::Changes)
     };
     for function in all.filter(|function| is_meant(function)) {
         let (detail, hint) = match &*catalog.closure_of_function(function.oid, &SqlBodyReader) {
@@ -159,16 +174,14 @@ fn event_trigger(create: &nodes::CreateEventTrigStmt, context: &Context) -> Resu
                         .to_owned(),
                 )
             }
-            Closure::Unknown(_) if context.declared(function).is_some() => continue,
-            Closure::Unknown(why) => (
-                format!("What its function touches is not known: {why}."),
-                format!(
-                    "If it touches no tables, say so first: {}",
-                    shardgate_call::declaration(catalog, function, &crate::catalog::References::default(), None)
-                ),
-            ),
+            Closure::Unknown(_) if touches_nothing(function, context) => continue,
+            // It makes schema changes of its own, on every shard as it fires there.
+            Closure::Unknown(_) if is_of_schema(function) => continue,
+            Closure::Unknown(why) => {
+                (format!("What its function touches is not known: {why}."), if_it_touches_nothing(function, context))
+            }
         };
-        return Err(PgError::unsupported("an event trigger that touches tables on every shard is not supported", detail, hint));
+        return Err(PgError::unsupported("an event trigger that may touch tables on every shard is not supported", detail, hint));
     }
     Ok(())
 }

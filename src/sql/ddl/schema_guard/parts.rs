@@ -42,17 +42,20 @@ fn policy(table: Option<&nodes::RangeVar>, name: &str, uses: &Uses<'_>, text: &s
     };
     let expressions: Vec<String> = ["using", "check"].into_iter().filter_map(expression).collect();
     // As though row security were on: it is often switched on afterwards.
-    let with = changed(context, |catalog| {
+    let now = changed(context, |catalog| {
         if let Some(changed) = catalog.relations.get_mut(&used.relation.oid) {
             changed.has_row_security = true;
+        }
+    });
+    let with = changed(&now, |catalog| {
+        if let Some(changed) = catalog.relations.get_mut(&used.relation.oid) {
             changed.policies.retain(|known| known.name != name);
             changed.policies.push(Policy { name: name.to_owned(), expressions, relations: Vec::new() });
         }
     });
-    judge(&format!("policy \"{name}\""), &used, uses, &with, context)
+    judge(&format!("policy \"{name}\""), &used, uses, &with, &now)
 }
 
-/// `at`: the column that the check stands at.
 pub(super) fn guard_check(
     check: &nodes::Constraint,
     table: &nodes::RangeVar,
@@ -60,7 +63,7 @@ pub(super) fn guard_check(
     context: &Context,
 ) -> Result<(), PgError> {
     let writes = TriggerEvents { delete: false, truncate: false, ..TriggerEvents::ALL };
-    let name = check.conname().unwrap_or("?");
+    let name = check.conname().unwrap_or("of the column");
     expression(table, (DependentKind::Check, name), check.raw_expr(), &Uses::writes(writes), text, context)
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pg_raw_parse::nodes;
 
 use crate::catalog::{
-    Access, Catalog, Closure, ClosureCache, Function, Oid, PartClosure, References, Relation, RelationKind, TriggerEvents,
+    Access, Catalog, Closure, ClosureCache, Function, PartClosure, References, Relation, RelationKind, TriggerEvents,
     quoted_identifier, quoted_name,
 };
 use crate::error::PgError;
@@ -95,10 +95,13 @@ impl<'c> Used<'c> {
         format!("{kind} \"{}\"", self.relation.name)
     }
 
-    /// The first of these uses that only the changed schema refuses. Of a view: that it refuses, since the definition is what lets a
+    /// The first of these uses that only the changed schema refuses; none where one shard has all rows. Of a view: that it refuses, since the definition is what lets a
     /// view be written to that PostgreSQL could not write to.
     pub(super) fn stopped(&self, uses: &Uses<'_>, changed: &Context, now: &Context) -> Option<Stopped> {
         let is_view = matches!(self.kind, Kind::View);
+        if now.map.shards.len() < 2 {
+            return None;
+        }
         self.probes(uses).into_iter().find_map(|(verb, probe)| {
             let refusal = refusal(&probe, changed).filter(|_| is_view || refusal(&probe, now).is_none())?;
             Some(Stopped { verb, refusal })
@@ -198,12 +201,8 @@ pub(super) fn remedy_of_part(what: &str, used: &Used<'_>, stopped: &Stopped, cha
 
 /// What to do about what these touch beside the rows of one key of a sharded table; `function`: what does so, where it is one.
 pub(super) fn remedy(references: &References, function: Option<&Function>, context: &Context) -> Option<String> {
-    let is_copied = |oid: &&Oid| {
-        let written = context.catalog.relations.get(oid);
-        written.is_some_and(|written| matches!(placed(context, written, true), Resolved::Reference(_)))
-    };
-    if references.writes.iter().any(|oid| is_copied(&oid)) {
-        return Some("Write the reference table by statements of its own, which reach every copy.".to_owned());
+    if writes_copies(references, context) {
+        return Some(WRITE_COPIES.to_owned());
     }
     match (at_home(references, context), function) {
         (Some(table), _) => Some(shard_it_too(table)),
@@ -214,6 +213,16 @@ pub(super) fn remedy(references: &References, function: Option<&Function>, conte
         (None, None) => None,
     }
 }
+
+/// A reference table is among them.
+pub(super) fn writes_copies(references: &References, context: &Context) -> bool {
+    references.writes.iter().any(|oid| {
+        let written = context.catalog.relations.get(oid);
+        written.is_some_and(|written| matches!(placed(context, written, true), Resolved::Reference(_)))
+    })
+}
+
+pub(super) const WRITE_COPIES: &str = "Write the reference table by statements of its own, which reach every copy.";
 
 /// A table of the home shard among them.
 pub(super) fn at_home<'c>(references: &References, context: &'c Context) -> Option<&'c Relation> {

@@ -77,6 +77,8 @@ fn changes_that_leave_the_key_alone_go_to_every_shard() {
         "ALTER TABLE t DROP COLUMN x",
         "ALTER TABLE t ALTER COLUMN x TYPE int8",
         "ALTER TABLE t ALTER COLUMN k SET DEFAULT 1",
+        "ALTER TABLE t ALTER COLUMN x DROP DEFAULT",
+        "ALTER TABLE home ALTER COLUMN k DROP DEFAULT",
         "ALTER TABLE t DROP CONSTRAINT t_pkey",
         "ALTER TABLE t RENAME COLUMN x TO z",
         "ALTER TABLE home DROP COLUMN k",

@@ -12,7 +12,7 @@ use pg_raw_parse::{Node, nodes};
 
 use super::given_back::gives_back;
 use super::{CteStage, is_under_with, spliced};
-use crate::catalog::{Closure, Oid, References, Relation, RelationKind, Trigger, TriggerEvents, Unique};
+use crate::catalog::{Access, Closure, Oid, References, Relation, RelationKind, Trigger, TriggerEvents, Unique};
 use crate::sql::analysis::Splice;
 use crate::sql::body::SqlBodyReader;
 use crate::sql::context::Context;
@@ -46,7 +46,8 @@ pub(super) fn are_apart(parts: &[Part<'_>], context: &Context) -> bool {
     let Some(written) = parts.iter().map(|part| written(part.node, context)).collect::<Option<Vec<_>>>() else { return false };
     let all: Vec<&Relation> = written.iter().flatten().copied().collect();
     let mut writes = parts.iter().zip(&written).filter_map(|(part, relation)| Some((part, (*relation)?)));
-    if !writes.all(|(part, relation)| is_unwatched(relation, events(part.node), context))
+    let is_alone = |relation: &Relation| all.iter().filter(|it| root(it, context).oid == root(relation, context).oid).count() == 1;
+    if !writes.all(|(part, relation)| is_unwatched(relation, (events(part.node), is_alone(relation)), context))
         || meet_in_a_table(parts, &written, context)
     {
         return false;
@@ -97,18 +98,33 @@ fn events(write: Node<'_>) -> TriggerEvents {
     }
 }
 
-/// Writing its rows is all that happens, also where these are in partitions: no trigger, rule or policy looks on. A trigger that reads
-/// and writes nothing but its row, as one that sets `updated_at`, is no matter.
-fn is_unwatched(relation: &Relation, events: TriggerEvents, context: &Context) -> bool {
-    let is_of_row = |trigger: &Trigger| {
-        let closure = context.catalog.closure_of_function(trigger.function, &SqlBodyReader);
-        trigger.is_row && *closure == Closure::Known(References::default())
+/// Writing its rows is all that happens, also where these are in partitions: no trigger, rule or policy looks on. Where no other part
+/// writes the table, a trigger of rows that looks at nothing but its row, as one that sets `updated_at`, is no matter.
+fn is_unwatched(relation: &Relation, (events, is_alone): (TriggerEvents, bool), context: &Context) -> bool {
+    let looks_on = |member: &Relation| {
+        let mut fired = member.triggers.iter().filter(|trigger| trigger.fires_on.meets(events));
+        fired.any(|trigger| !is_alone || !is_of_its_row(trigger, member, context))
     };
-    let looks_on = |member: &Relation| member.triggers.iter().any(|it| it.fires_on.meets(events) && !is_of_row(it));
     let is_plain = |member: &Relation| !looks_on(member) && member.rules.is_empty() && !member.has_row_security;
-    let is_alone = relation.kind == RelationKind::Table && relation.parents.is_empty() && relation.children.is_empty();
-    let is_whole = is_alone || root(relation, context).kind == RelationKind::PartitionedTable;
+    let has_no_family = relation.kind == RelationKind::Table && relation.parents.is_empty() && relation.children.is_empty();
+    let is_whole = has_no_family || root(relation, context).kind == RelationKind::PartitionedTable;
     is_whole && tree(relation, context).into_iter().all(is_plain)
+}
+
+/// Neither its function nor its condition reads or writes tables, notifies or sets anything.
+fn is_of_its_row(trigger: &Trigger, relation: &Relation, context: &Context) -> bool {
+    let catalog = &context.catalog;
+    // What an extension's does is not read.
+    let is_read = catalog.functions.get(&trigger.function).is_some_and(|function| function.language == "plpgsql");
+    let closure = catalog.closure_of_function(trigger.function, &SqlBodyReader);
+    let condition = format!("condition of trigger \"{}\"", trigger.name);
+    let parts = || catalog.closures_by_part(relation.oid, Access::Write, &SqlBodyReader);
+    trigger.is_row
+        && is_read
+        && *closure == Closure::Known(References::default())
+        && !catalog.function_notifies(trigger.function, &SqlBodyReader)
+        && !catalog.function_sets_local(trigger.function, &SqlBodyReader)
+        && !parts().iter().any(|part| part.name == condition)
 }
 
 pub(super) fn fires(relation: &Relation, events: TriggerEvents) -> bool {

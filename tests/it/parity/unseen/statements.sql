@@ -377,7 +377,7 @@ DO $$ DECLARE key int := 2; BEGIN UPDATE accts SET note = 'x' WHERE k = key; END
 -- A rule counts on its event.
 INSERT INTO ruled VALUES (3, 5), (4, 6);
 UPDATE ruled SET m = m + 1;
--- Of a home table, about home tables.
+--! refused
 DELETE FROM ruled WHERE id = 1;
 -- A call goes with the row whose key it is given, on one shard.
 SELECT v_of(k) FROM t WHERE k = 3;
