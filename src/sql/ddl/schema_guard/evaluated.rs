@@ -1,8 +1,9 @@
 //! What a schema change computes for the rows that are there, and what an event trigger does: on each shard, by what that shard has.
 //!
 //! A default, a USING, a generated column, a check, an index expression that calls a function over a sharded table would be computed by
-//! the home shard's part of its rows, and stored. An event trigger fires on every shard: what it writes is written as often. Of
-//! distributed tables the other guards speak. With one shard all of it is as in PostgreSQL.
+//! the home shard's part of its rows, and stored. An event trigger fires on every shard: what it writes is written as often, and a
+//! notification keeps the change from being committed. Of distributed tables the other guards speak. With one shard all of it is as in
+//! PostgreSQL.
 
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{Node, nodes};
@@ -159,6 +160,13 @@ fn event_trigger(create: &nodes::CreateEventTrigStmt, context: &Context) -> Resu
         effect.is_some_and(|(effect, _)| effect == SchemaEffect::Changes)
     };
     for function in all.filter(|function| is_meant(function)) {
+        if catalog.function_notifies(function.oid, &SqlBodyReader) {
+            return Err(PgError::unsupported(
+                "an event trigger that sends notifications is not supported",
+                "It fires on every shard, and what has notified on several shards cannot be committed on all of them at once.",
+                "Let the tool that changes the schema notify afterwards.",
+            ));
+        }
         let (detail, hint) = match &*catalog.closure_of_function(function.oid, &SqlBodyReader) {
             Closure::Known(references) => {
                 let is_copied = |oid: &Oid| {
@@ -169,8 +177,11 @@ fn event_trigger(create: &nodes::CreateEventTrigStmt, context: &Context) -> Resu
                 let Some(relation) = touched.find_map(|oid| catalog.relations.get(oid)) else { continue };
                 let what = if relation.kind == RelationKind::Sequence { "sequence" } else { "table" };
                 (
-                    format!("Its function \"{}\" touches {what} \"{}\", and would do so on each of them.", function.name, relation.name),
-                    "Note schema changes where they are made, by the tool that makes them; or let the function only raise, or notify."
+                    format!(
+                        "Its function \"{}\" touches {what} \"{}\", and would do so on each of them.",
+                        function.name, relation.name
+                    ),
+                    "Note schema changes where they are made, by the tool that makes them; or let the function only raise."
                         .to_owned(),
                 )
             }
