@@ -29,7 +29,8 @@ impl Session {
         loop {
             match self.step(index) {
                 Ok((Step::Done, failed)) => {
-                    self.batch.is_unnamed_in_doubt = false;
+                    // Not by what another shard has answered meanwhile.
+                    self.batch.is_unnamed_in_doubt &= self.has_requests_waiting();
                     return if has_failed || failed { Err(Failure::Forwarded) } else { Ok(()) };
                 }
                 Ok((step, failed)) => {

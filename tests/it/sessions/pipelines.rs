@@ -260,7 +260,9 @@ async fn a_portal_of_one_shard_outlives_what_runs_on_several() {
 async fn an_unnamed_statement_that_an_error_skips_is_not_run() {
     let stage = Stage::start(2, ProxyOptions::default()).await;
     let mut client = stage.client().await;
-    for failing in ["SELECT 1 / (id - id) FROM notes", "SELECT x FROM nowhere", "SELECT balance / 0 FROM accounts"] {
+    let failing_at_one = format!("SELECT balance / 0 FROM accounts WHERE id = {}", stage.key(1, 0));
+    for failing in ["SELECT 1 / (id - id) FROM notes", "SELECT x FROM nowhere", "SELECT balance / 0 FROM accounts", &failing_at_one]
+    {
         succeed(&mut client, "INSERT INTO notes VALUES (1, 'x')").await;
         client.parse("", "SELECT 3").sync();
         assert_eq!(client.transcript().await, "1 Z(I)");
@@ -270,6 +272,25 @@ async fn an_unnamed_statement_that_an_error_skips_is_not_run() {
         client.bind("", "", &[]).execute("", 0).sync();
         let told = client.transcript().await;
         // PostgreSQL has the one before; that there is none is told.
+        assert!(told.contains("D(3)") || told.starts_with("E(26000 "), "{failing}: {told}");
+        client.close(b'S', "b").sync();
+        client.transcript().await;
+        // Nor where another shard has answered meanwhile.
+        client.parse("", "SELECT 3").sync();
+        assert_eq!(client.transcript().await, "1 Z(I)");
+        let at_home = format!("SELECT owner, {} AS told FROM accounts WHERE id = {}", failing.len(), stage.key(0, 0));
+        client
+            .parse("b", failing)
+            .bind("q", "b", &[])
+            .execute("q", 0)
+            .parse("", &at_home)
+            .describe(b'S', "")
+            .bind("p", "", &[])
+            .sync();
+        let told = client.transcript().await;
+        assert!(told.contains("E(") && told.ends_with("Z(I)"), "{failing}: {told}");
+        client.bind("", "", &[]).execute("", 0).sync();
+        let told = client.transcript().await;
         assert!(told.contains("D(3)") || told.starts_with("E(26000 "), "{failing}: {told}");
         client.close(b'S', "b").sync();
         client.transcript().await;
