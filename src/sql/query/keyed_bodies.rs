@@ -171,6 +171,9 @@ impl<'c> Given<'c> {
         }
         let mut touched = BTreeSet::new();
         for text in queries(&function.language, &function.body)? {
+            if matches!(self.by, By::Argument(_)) && may_name_a_row(&text, function) {
+                return None;
+            }
             let (text, fields) = match self.by {
                 By::Row { .. } => with_parameters(&text, row_field),
                 By::Argument(_) => with_parameters(&text, |tokens| argument_field(tokens, function)),
@@ -414,6 +417,18 @@ fn argument_field(words: &[Word<'_>], function: &Function) -> Option<(Field, usi
     }
 }
 
+/// The function's name is before a dot, and elsewhere too: it may be that of a table, of a query of WITH, or an alias, whose column is meant
+/// where an argument would be.
+fn may_name_a_row(text: &str, function: &Function) -> bool {
+    let tokens: Vec<lexer::Token> = lexer::tokens(text).filter(|token| token.kind != TokenKind::Comment).collect();
+    let piece = |token: &lexer::Token| text.get(token.start..token.end).unwrap_or_default();
+    let is_name = |token: &lexer::Token| name_of(token.kind, piece(token)).is_some_and(|name| name == function.name);
+    let at = tokens.iter().enumerate().filter(|(_, token)| is_name(token)).map(|(at, _)| at);
+    let (before_dots, others): (Vec<usize>, Vec<usize>) =
+        at.partition(|at| tokens.get(at + 1).is_some_and(|next| piece(next) == "."));
+    !before_dots.is_empty() && !others.is_empty()
+}
+
 /// Folded; quoted identifiers without their quotes.
 fn name_of(kind: TokenKind, text: &str) -> Option<String> {
     match kind {
@@ -505,6 +520,13 @@ mod tests {
         let (text, fields) = read("SELECT t.a FROM t WHERE t.id = owed.a AND t.owed = 1 AND owed.b = A");
         assert_eq!(text, "SELECT t.a FROM t WHERE t.id = $1  AND t.owed = 1 AND owed.b = $1 ");
         assert_eq!(fields, [Field::Argument(0)]);
+        assert!(!may_name_a_row("SELECT id FROM t WHERE id = owed.a", &function));
+        for text in [
+            "WITH owed AS (SELECT a(7)) SELECT t.id FROM t, owed WHERE t.id = owed.a",
+            "SELECT \"owed\".id FROM t AS owed WHERE id = owed.a",
+        ] {
+            assert!(may_name_a_row(text, &function), "{text}");
+        }
     }
 
     #[test]
